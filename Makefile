@@ -1,0 +1,32 @@
+# The two commands of the README are `make demo` and `make test`; both set everything up themselves.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test check format clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)  ## counterfactuals of Tree-Cycles graphs that the package generates itself
+	$(BIN)/counteredge explain --dataset Tree-Cycles --explainer xplore --limit 200 --out runs/demo
+
+test: $(STAMP)  ## every test, with coverage
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+
+check: $(STAMP)  ## lint, types, import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## mend what the formatter can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) runs build dist *.egg-info

@@ -1,0 +1,206 @@
+"""How the user's model is called: which arguments its ``forward`` takes, in which precision, and what it returns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from counteredge.errors import ModelError
+from counteredge.graphs import GraphBatch, new_edge_values
+
+__all__ = ["Caller", "ModelInputs", "discrete_inputs", "relaxed_inputs"]
+
+
+@dataclass
+class ModelInputs:
+    """What a forward pass over ``K`` graphs gets.
+
+    Shapes:
+        x: ``(N, f)`` or ``(N,)``; edge_index: ``(2, E)``; batch: ``(N,)``; edge_weight: ``(E,)``;
+        edge_attr: ``(E, d)``.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    batch: Tensor
+    sources: list[Data]
+    edge_weight: Tensor | None = None
+    edge_attr: Tensor | None = None
+
+    @property
+    def graphs(self) -> int:
+        """Number of graphs ``K``."""
+        return len(self.sources)
+
+
+class _Door(nn.Module):
+    """Gives ``functional_call`` one module to enter, whichever way the model wants to be called."""
+
+    def __init__(self, model: nn.Module, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self.model = model
+        self.call = call
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(self.model, *args, **kwargs)
+
+
+class Caller:
+    """Calls one model, in its own precision or, through ``functional_call``, in another.
+
+    Args:
+        model: The user's model.
+        forward_fn: ``(model, batch) -> output`` for models with unusual signatures.
+        output_fn: Picks the prediction out of what the model returns (tuples, dicts).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        forward_fn: Callable[[nn.Module, Batch], Any] | None = None,
+        output_fn: Callable[[Any], Tensor] | None = None,
+    ) -> None:
+        self.output_fn = output_fn
+        parameters = inspect.signature(model.forward).parameters
+        self.names = [n for n, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        self.required = {n for n in self.names if parameters[n].default is inspect.Parameter.empty}
+        self.whole = forward_fn is not None or "edge_index" not in self.names
+        if forward_fn is None and self.whole and len(self.required) != 1:
+            raise ModelError(
+                f"{type(model).__name__}.forward takes ({', '.join(self.names)}); expected x, edge_index, ... or one "
+                "Data. Pass forward_fn=lambda model, batch: ... to say how it is called"
+            )
+        self.takes_batch = self.whole or "batch" in self.names
+        self.takes_weight = self.whole or "edge_weight" in self.names
+        self.takes_attr = self.whole or "edge_attr" in self.names
+        self.door = _Door(model, forward_fn or (lambda m, *a, **k: m(*a, **k)))
+        floats = [t for t in [*model.parameters(), *model.buffers()] if t.is_floating_point()]
+        if any(isinstance(p, nn.parameter.UninitializedParameter) for p in model.parameters()):
+            raise ModelError("the model has lazy parameters that no forward pass has filled yet: run it once first")
+        self.dtype = floats[0].dtype if floats else torch.float32
+        self.device = floats[0].device if floats else None
+        self.width = max([int(t.shape[0]) for t in floats if t.dim() > 0] or [1])
+        self.weights: dict[torch.dtype, dict[str, Tensor]] = {}
+
+    def __call__(self, inputs: ModelInputs, dtype: torch.dtype | None = None) -> Tensor:
+        """The model's raw output; with ``dtype``, computed in that precision on detached copies of the weights."""
+        working = dtype or self.dtype
+        args, kwargs = self._arguments(inputs, working)
+        if dtype is None:
+            out = self.door(*args, **kwargs)
+        else:
+            out = torch.func.functional_call(self.door, self._weights_in(dtype), args, kwargs)
+        if self.output_fn is not None:
+            out = self.output_fn(out)
+        if not isinstance(out, Tensor):
+            raise ModelError(
+                f"the model returned a {type(out).__name__}; pass output_fn=lambda out: ... that picks the logits"
+            )
+        return out
+
+    def _weights_in(self, dtype: torch.dtype) -> dict[str, Tensor]:
+        if dtype not in self.weights:
+            state = [*self.door.named_parameters(), *self.door.named_buffers()]
+            self.weights[dtype] = {
+                name: t.detach().to(dtype) if t.is_floating_point() else t.detach() for name, t in state
+            }
+        return self.weights[dtype]
+
+    def _arguments(self, inputs: ModelInputs, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        def cast(t: Tensor | None) -> Tensor | None:
+            return t.to(dtype) if t is not None and t.is_floating_point() else t
+
+        known: dict[str, Any] = {
+            "x": cast(inputs.x),
+            "edge_index": inputs.edge_index,
+            "batch": inputs.batch,
+            "edge_weight": cast(inputs.edge_weight),
+            "edge_attr": cast(inputs.edge_attr),
+        }
+        if self.whole:
+            data = Batch.from_data_list(inputs.sources)
+            for key, value in list(data.to_dict().items()):
+                if isinstance(value, Tensor):
+                    data[key] = cast(value)
+            for key, value in known.items():
+                if value is not None:
+                    data[key] = value
+            return (data,), {}
+        kwargs: dict[str, Any] = {}
+        for name in self.names:
+            if known.get(name) is not None:
+                kwargs[name] = known[name]
+            elif name in ("num_graphs", "batch_size"):
+                kwargs[name] = inputs.graphs
+            elif name in self.required:
+                if not all(name in g for g in inputs.sources):
+                    raise ModelError(f"the model's forward needs {name!r}, which the graphs do not have")
+                kwargs[name] = cast(torch.cat([g[name] for g in inputs.sources]))
+        return (), kwargs
+
+
+def _nodes(base: GraphBatch, row: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Node rows of the real nodes, their graph, and the first row of every graph."""
+    mask = base.mask[row]
+    flat = x[mask]
+    if base.graphs[0].x.dim() == 1:
+        flat = flat[:, 0]
+    sizes = mask.sum(1)
+    graph = torch.repeat_interleave(torch.arange(len(row), device=x.device), sizes)
+    return flat, graph, sizes.cumsum(0) - sizes
+
+
+def relaxed_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, *, edges: bool) -> ModelInputs:
+    """Inputs whose edge list holds every pair with its (fractional) weight; an empty list when not ``edges``."""
+    flat, graph, start = _nodes(base, row, x)
+    sources = [base.graphs[i] for i in row.tolist()]
+    if not edges:
+        empty = torch.zeros(2, 0, dtype=torch.long, device=x.device)
+        none = [None if v is None else v[:0] for v in map(sources[0].get, ("edge_weight", "edge_attr"))]
+        return ModelInputs(flat, empty, graph, sources, *none)
+    mask = base.mask[row]
+    pairs = mask[:, :, None] & mask[:, None, :]
+    pairs &= ~torch.eye(base.nodes, dtype=torch.bool, device=x.device)
+    k, i, j = pairs.nonzero(as_tuple=True)
+    kl, il = (base.loops[row] > 0).nonzero(as_tuple=True)
+    index = torch.stack([torch.cat([start[k] + i, start[kl] + il]), torch.cat([start[k] + j, start[kl] + il])])
+    weight = torch.cat([(adj * base.weight[row])[k, i, j], base.loops[row][kl, il]])
+    return ModelInputs(flat, index, graph, sources, weight)
+
+
+def discrete_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> ModelInputs:
+    """Inputs of really edited graphs: kept edges in their order with their attributes, then the new ones."""
+    flat, graph, start = _nodes(base, row, x)
+    device = x.device
+    sources = [base.graphs[i] for i in row.tolist()]
+    used = sorted(set(row.tolist()))
+    place = torch.zeros(base.size, dtype=torch.long, device=device)
+    place[used] = torch.arange(len(used), device=device)
+    graphs = [base.graphs[i] for i in used]
+    counts = torch.tensor([g.edge_index.shape[1] for g in graphs], device=device)
+    all_edges = torch.cat([g.edge_index for g in graphs], 1)
+    owner = place[row]
+    repeats = counts[owner]
+    k = torch.repeat_interleave(torch.arange(len(row), device=device), repeats)
+    first = (counts.cumsum(0) - counts)[owner]
+    position = torch.arange(int(repeats.sum()), device=device) - (repeats.cumsum(0) - repeats)[k] + first[k]
+    src, dst = all_edges[:, position]
+    keep = (src == dst) | (adj[k, src, dst] > 0.5)
+    k, src, dst, position = k[keep], src[keep], dst[keep], position[keep]
+    kn, i, j = ((adj > 0.5) & (base.adj[row] < 0.5)).nonzero(as_tuple=True)
+    index = torch.stack([torch.cat([start[k] + src, start[kn] + i]), torch.cat([start[k] + dst, start[kn] + j])])
+    values: dict[str, Tensor | None] = {}
+    for key in ("edge_weight", "edge_attr"):
+        if graphs[0].get(key) is None:
+            values[key] = None
+            continue
+        old = torch.cat([g[key] for g in graphs])
+        new = torch.cat([new_edge_values(key, g[key], 1) for g in graphs])
+        values[key] = torch.cat([old[position], new[owner[kn]]])
+    return ModelInputs(flat, index, graph, sources, values["edge_weight"], values["edge_attr"])

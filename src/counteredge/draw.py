@@ -1,0 +1,167 @@
+"""Pictures of counterfactuals: added edges green, removed red and dashed, changed nodes ringed."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import networkx as nx
+import torch
+
+from counteredge.errors import CapabilityError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from counteredge.results import Counterfactual
+
+__all__ = ["draw", "gallery", "to_html"]
+
+ADDED, REMOVED, CHANGED, KEPT, NODE = "#1a9850", "#d73027", "#e69f00", "#9a9a9a", "#dfe8f1"
+
+
+def _figure(size: tuple[float, float]) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as e:
+        raise CapabilityError("drawing needs matplotlib: pip install 'counteredge[viz]'") from e
+    # the object-oriented interface: pyplot would keep global state
+    return Figure(figsize=size, layout="constrained")
+
+
+def draw(cf: Counterfactual, path: str | Path | None = None) -> Figure:
+    """Draw one counterfactual; see :meth:`counteredge.Counterfactual.draw`."""
+    figure = _figure((5.2, 5.2))
+    _panel(figure.add_subplot(), cf)
+    figure.legend(
+        handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=8, handlelength=1.6
+    )
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def gallery(cfs: Sequence[Counterfactual], path: str | Path | None = None, *, most: int = 12) -> Figure:
+    """The first ``most`` counterfactuals side by side, found ones first.
+
+    Args:
+        cfs: Results.
+        path: Where to save the picture.
+        most: How many panels at most.
+    """
+    chosen = sorted(cfs, key=lambda c: not c.found)[:most]
+    columns = max(1, min(4, len(chosen)))
+    rows = max(1, -(-len(chosen) // columns))
+    figure = _figure((3.3 * columns, 3.4 * rows + 0.4))
+    for k, cf in enumerate(chosen):
+        _panel(figure.add_subplot(rows, columns, k + 1), cf, small=True)
+    figure.legend(
+        handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=9, handlelength=1.6
+    )
+    if path is not None:
+        figure.savefig(path, dpi=110)
+    return figure
+
+
+def _legend() -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    ring = {"marker": "o", "markersize": 9, "markerfacecolor": NODE, "markeredgewidth": 2.2, "color": "none"}
+    return [
+        Line2D([], [], color=ADDED, lw=2.6, label="edge added"),
+        Line2D([], [], color=REMOVED, lw=2.2, ls="--", label="edge removed"),
+        Line2D([], [], markeredgecolor=CHANGED, label="node changed", **ring),
+        Line2D([], [], color=KEPT, lw=1.2, label="edge kept"),
+    ]
+
+
+def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
+    graph: nx.Graph = nx.DiGraph() if cf.edits.directed else nx.Graph()
+    n = int(cf.original.x.shape[0])
+    graph.add_nodes_from(range(n))
+    src, dst = cf.original.edge_index.tolist()
+    graph.add_edges_from((i, j) for i, j in zip(src, dst, strict=True) if i != j)
+    place = _layout(graph)
+    removed, added = set(cf.edits.removed), set(cf.edits.added)
+    kept = [e for e in graph.edges if e not in removed and (cf.edits.directed or e[::-1] not in removed)]
+    graph.add_edges_from(added)
+    dense = n > 60
+    size = (70 if dense else 130) if small else (110 if dense else 230)
+    ringed = {e.node for e in cf.edits.features}
+    common = {"ax": axes, "node_size": size}
+    nx.draw_networkx_edges(graph, place, kept, edge_color=KEPT, width=0.5 if dense else 1.2, **common)
+    nx.draw_networkx_edges(graph, place, list(removed), edge_color=REMOVED, width=2.2, style="--", **common)
+    nx.draw_networkx_edges(graph, place, list(added), edge_color=ADDED, width=2.6, **common)
+    nx.draw_networkx_nodes(
+        graph,
+        place,
+        ax=axes,
+        node_size=[size * (2.2 if v in ringed and not dense else 1) for v in range(n)],
+        node_color=NODE,
+        edgecolors=[CHANGED if v in ringed else "#5b6b7b" for v in range(n)],
+        linewidths=[2.4 if v in ringed else 0.7 for v in range(n)],
+    )
+    if not dense:
+        nx.draw_networkx_labels(graph, place, _labels(cf), font_size=6.5 if small else 9, ax=axes)
+    axes.set_title(_title(cf), fontsize=8 if small else 11)
+    axes.set_axis_off()
+    axes.margins(0.08)
+
+
+def _layout(graph: nx.Graph) -> dict[int, Any]:
+    """Positions from the original graph alone, the same every time."""
+    plain = graph.to_undirected()
+    if nx.is_connected(plain) and len(plain) <= 120:
+        return dict(nx.kamada_kawai_layout(plain))
+    return dict(nx.spring_layout(plain, seed=0, iterations=100))
+
+
+def _labels(cf: Counterfactual) -> dict[int, str]:
+    """Atom symbols (or category names) where the schema names them, node numbers otherwise."""
+    x, schema = cf.original.x, cf.schema
+    numbers = {v: str(v) for v in range(int(x.shape[0]))}
+    if schema is None or x.dim() != 2:
+        return numbers
+    named = [k for k in schema.indices("onehot") if schema.columns[k].name and schema.columns[k].group == 0]
+    if not named:
+        return numbers
+    after = cf.data.x if cf.data is not None else x
+    labels = {}
+    for v in numbers:
+        old, new = (_category(t[v], named, schema.names) for t in (x, after))
+        labels[v] = old if old == new else f"{old}→{new}"
+    return labels
+
+
+def _category(row: torch.Tensor, columns: list[int], names: Sequence[str]) -> str:
+    return "+".join(names[k] for k in columns if row[k] != 0) or "?"
+
+
+def _plain(text: str) -> str:
+    """Text that matplotlib must not read as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _title(cf: Counterfactual) -> str:
+    if cf.after is None:
+        return _plain(f"graph {cf.index}: {cf.before.describe(cf.label_names)}\nnot found")
+    before, after = cf.before.describe(cf.label_names), cf.after.describe(cf.label_names)
+    return _plain(f"graph {cf.index}: {before}\n→ {after}")
+
+
+def to_html(cf: Counterfactual) -> str:
+    """For notebooks: the picture and the list of edits; every text is escaped."""
+    lines = "<br>".join(html.escape(line) for line in str(cf).split("\n"))
+    text = f'<div style="font-family:monospace;white-space:pre-wrap">{lines}</div>'
+    try:
+        buffer = io.BytesIO()
+        draw(cf).savefig(buffer, format="png", dpi=90)
+    except CapabilityError:
+        return text
+    picture = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return f'<div><img alt="counterfactual" src="data:image/png;base64,{picture}">{text}</div>'

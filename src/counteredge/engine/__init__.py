@@ -1,0 +1,1 @@
+"""The moves that every explainer is composed of."""

@@ -1,0 +1,85 @@
+"""Perturbation variables of a mask descent: from free numbers to a 0/1 adjacency and to features, and back by STE."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from counteredge.engine.moves import Moves
+from counteredge.errors import InputError
+
+__all__ = ["FeatureMode", "Surrogate", "additive_features", "additive_start", "adjacency", "gated", "straight_through"]
+
+FeatureMode = Literal["gating", "freedom", "additive"]
+Surrogate = Literal["identity", "sigmoid"]
+SNAP = 0.05  # a number that moved less than this share of its range counts as unchanged
+
+
+def straight_through(value: Tensor, hard: Tensor) -> Tensor:
+    """``hard`` forwards, the gradient of ``value`` backwards (straight-through estimator; paper, App. A.2)."""
+    return value + (hard - value).detach()
+
+
+def adjacency(
+    p: Tensor, moves: Moves, *, threshold: float, surrogate: Surrogate, temperature: float
+) -> Tensor:
+    """The 0/1 adjacency that the edge variables stand for, differentiable through the estimator.
+
+    ``T(P) = 1[P >= threshold]``: threshold 0 for logits (``sigmoid(P) >= 0.5``), 0.5 for the box ``[0, 1]`` of App. A.1.
+    Backwards either the identity, or a sigmoid of the given temperature (App. A.2). Undirected: only the upper triangle
+    is a parameter, mirrored. Pairs that may not be flipped stay as they are.
+
+    Shapes:
+        p: ``(S, n, n)``, one row a graph of the batch; returns ``(S, n, n)``.
+    """
+    if surrogate not in ("identity", "sigmoid"):
+        raise InputError(f"surrogate={surrogate!r} is unknown; use 'identity' or 'sigmoid'")
+    if not moves.base.directed:
+        upper = p.triu(1)
+        p = upper + upper.transpose(1, 2)
+    hard = (p >= threshold).to(p.dtype)
+    soft = torch.sigmoid(temperature * (p - threshold)) if surrogate == "sigmoid" else p
+    return straight_through(soft, hard)
+
+
+def gated(v: Tensor, x: Tensor, editable: Tensor, mode: FeatureMode) -> Tensor:
+    """Multiplicative features of the paper, ``N o X``: gated by ``1[sigmoid(N) >= 0.5]`` or free.
+
+    Shapes:
+        v, x, editable: ``(S, n, f)``.
+    """
+    if mode == "gating":
+        v = straight_through(v, (v >= 0).to(v.dtype))
+    return torch.where(editable, v * x, x)
+
+
+def additive_start(x: Tensor, moves: Moves) -> Tensor:
+    """Feature variables at the input itself: 0.25 / 0.75 for 0/1 columns, the place in its range for a number."""
+    span = (moves.hi - moves.lo).clamp(min=1e-12).to(x.dtype)
+    return torch.where(moves.number, (x - moves.lo.to(x.dtype)) / span, 0.25 + 0.5 * x)
+
+
+def additive_features(v: Tensor, x: Tensor, editable: Tensor, moves: Moves) -> Tensor:
+    """Legal feature values that the variables stand for, so that zeros can change too (explainers' note 14.7).
+
+    One-hot groups take their largest entry, binary columns round, numbers stay in their bounds and snap back to the old
+    value when they have hardly moved.
+
+    Shapes:
+        v, x, editable: ``(S, n, f)``.
+    """
+    lo, hi = moves.lo.to(x.dtype), moves.hi.to(x.dtype)
+    value = lo + v.clamp(0, 1) * (hi - lo)
+    value = torch.where(moves.whole, value.round(), value)
+    value = torch.where((value - x).abs() <= SNAP * (hi - lo), x, value)
+    hard = torch.where(moves.number, value, (v >= 0.5).to(v.dtype))
+    for unit in range(moves.units):
+        columns = ((moves.unit_of == unit) & moves.onehot).nonzero().flatten()
+        if len(columns):
+            # a group that is partly frozen, or all zero, stays as a whole
+            free = editable[..., columns].all(-1, keepdim=True) & (x[..., columns].sum(-1, keepdim=True) == 1)
+            pick = torch.nn.functional.one_hot(v[..., columns].argmax(-1), len(columns)).to(v.dtype)
+            hard[..., columns] = torch.where(free, pick, x[..., columns])
+    return torch.where(editable, straight_through(v, hard), x)

@@ -1,0 +1,213 @@
+"""What every stage of a search shares: the graphs, their labels, evaluation, ranking, verification, budgets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from counteredge.edits import Allowed
+from counteredge.engine.moves import Moves, State
+from counteredge.errors import InputError
+from counteredge.graphs import GraphBatch
+from counteredge.oracle import Oracle
+
+__all__ = ["Budget", "Search", "best_in_group"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of one graph's search; ``None`` is no limit.
+
+    Args:
+        calls: Oracle calls (forward). A stage that would not fit is not begun.
+        seconds: Wall-clock time of the whole ``explain`` call.
+        edits: Largest number of edits of an answer.
+    """
+
+    calls: int | None = None
+    seconds: float | None = None
+    edits: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "seconds", "edits"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise InputError(f"Budget({name}={value}) must be positive, or None for no limit")
+
+
+def best_in_group(group: Tensor, keys: list[Tensor], keep: int = 1) -> Tensor:
+    """Indices of the ``keep`` smallest entries of each group, by ``keys`` in order, ties by position.
+
+    Shapes:
+        group: ``(K,)``; keys: each ``(K,)``; returns indices sorted by group, then by rank.
+    """
+    order = torch.arange(len(group), device=group.device)
+    for key in reversed([group, *keys]):
+        order = order[torch.sort(key[order], stable=True).indices]
+    sorted_group = group[order]
+    starts = torch.searchsorted(sorted_group, sorted_group, side="left")
+    rank = torch.arange(len(order), device=group.device) - starts
+    return order[rank < keep]
+
+
+class Search:
+    """One batch of graphs under search.
+
+    Results grow in ``solved``, ``state`` (the best counterfactual of each graph so far) and ``stage``.
+
+    Args:
+        oracle: An oracle in session.
+        base: The graphs.
+        allowed: What may change.
+        y0: Their labels, ``(B,)`` (multilabel ``(B, C)``).
+        budget: Limits.
+        deadline: ``time.monotonic()`` value at which everything stops.
+        on_done: Called with the number of graphs that have just been finished.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        base: GraphBatch,
+        allowed: Allowed,
+        y0: Tensor,
+        budget: Budget,
+        deadline: float | None,
+        on_done: Callable[[int], None],
+    ) -> None:
+        self.oracle, self.base, self.y0, self.budget = oracle, base, y0, budget
+        self.moves = Moves(base, allowed)
+        self.deadline, self.on_done = deadline, on_done
+        size = base.size
+        self.solved = torch.zeros(size, dtype=torch.bool)
+        self.stopped = torch.zeros(size, dtype=torch.bool)
+        self.state = State.start(base)
+        self.stage = ["none"] * size
+        # equal numbers must stay equal whatever else is in the batch: ranking is done on this grid
+        self.grid = 1e-9 if oracle.precision == torch.float64 else 1e-4
+
+    # -- evaluation --------------------------------------------------------------------------------------------------
+
+    def margins(self, s: State) -> tuple[Tensor, Tensor]:
+        """Exact margins and whether they are flips beyond the tolerance, ``(S,)`` each."""
+        z = self.oracle.logits(self.base, s.row, s.adj, s.x)
+        m = self.oracle.decision.margins(z, self.y0[s.row])
+        return m, m < -self.oracle.tolerance(z)
+
+    def try_moves(self, s: State, which: Tensor, move: Tensor) -> tuple[Tensor, Tensor]:
+        """Margins and flips after single moves, without holding all edited graphs at once.
+
+        Shapes:
+            which: ``(K,)``, index into ``s``; move: ``(K,)``; returns two ``(K,)``.
+        """
+        return self._in_parts(len(which), lambda part: self.moves.apply(s[which[part]], move[part]))
+
+    def try_undos(self, s: State, which: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Margins and flips after units went back to the original. ``units``: ``(K, units)`` boolean."""
+        return self._in_parts(len(which), lambda part: self.moves.undo(s[which[part]], units[part]))
+
+    def _in_parts(self, count: int, make: Callable[[slice], State]) -> tuple[Tensor, Tensor]:
+        step = self.oracle.chunk(self.base)
+        parts = [self.margins(make(slice(k, k + step))) for k in range(0, count, step)]
+        if not parts:
+            empty = torch.zeros(0, dtype=torch.float64, device=self.base.adj.device)
+            return empty, empty.bool()
+        return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+
+    def rank(self, s: State, rivals: int = 1) -> tuple[Tensor, Tensor]:
+        """First-order estimate of each move's worth.
+
+        Returns:
+            Score of every move (change of the margin towards the best of the ``rivals`` nearest goals, per unit of
+            cost; infinite where not allowed), and the exact margins of the states.
+
+        Shapes:
+            returns ``(S, M)`` and ``(S,)``.
+        """
+        oracle = self.oracle
+        step = oracle.chunk(self.base, gradients=True)
+        scores, margins = [], []
+        for k in range(0, len(s), step):
+            part = s[torch.arange(k, min(k + step, len(s)), device=s.row.device)]
+            score, margin = self._rank_part(part, rivals)
+            scores.append(score)
+            margins.append(margin)
+        return torch.cat(scores), torch.cat(margins)
+
+    def _rank_part(self, s: State, rivals: int) -> tuple[Tensor, Tensor]:
+        oracle, moves = self.oracle, self.moves
+        adj = s.adj.clone().requires_grad_(oracle.exact)
+        wants_x = s.x.is_floating_point() and s.x.shape[2] > 0
+        x = s.x.clone().requires_grad_() if wants_x else s.x
+        leaves = [t for t in (adj, x) if t.requires_grad]
+        z = oracle.relaxed(self.base, s.row, adj, x)
+        goals = oracle.decision.rivals(z, self.y0[s.row], rivals)
+        margin = goals[:, 0].detach()
+        estimate: Tensor | None = None
+        for r in range(goals.shape[1]):
+            found: list[Tensor | None] = [None] * len(leaves)
+            if leaves and goals.requires_grad:
+                found = list(
+                    torch.autograd.grad(
+                        goals[:, r].sum(), leaves, retain_graph=r + 1 < goals.shape[1], allow_unused=True
+                    )
+                )
+            named = {id(t): g for t, g in zip(leaves, found, strict=True) if g is not None}
+            g_adj, g_x = (named[id(t)].nan_to_num(0, 0, 0) if id(t) in named else None for t in (adj, x))
+            after = goals[:, r, None].detach() + moves.gains(s, g_adj, g_x)
+            estimate = after if estimate is None else torch.minimum(estimate, after)
+        if estimate is None:
+            raise InputError("the decision has no goal to move towards")
+        score = (estimate - margin[:, None]) / moves.cost[s.row]
+        return score.masked_fill(~moves.open(s), float("inf")), margin
+
+    def top(self, score: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+        """The ``keep`` best allowed moves of each state: flat ``(which, move)``, best first, ties by number."""
+        finite = torch.isfinite(score)
+        scale = score.masked_fill(~finite, 0).abs().amax(1, keepdim=True).clamp(min=1e-30)
+        order = torch.sort(self.snap(score / scale), dim=1, stable=True).indices[:, :keep]
+        ok = finite.gather(1, order)
+        which = torch.arange(len(score), device=score.device)[:, None].expand_as(order)
+        return which[ok], order[ok]
+
+    def snap(self, value: Tensor) -> Tensor:
+        """Values on the ranking grid; differences below it are ties."""
+        return torch.round(value / self.grid)
+
+    # -- verification and budgets ------------------------------------------------------------------------------------
+
+    def confirm(self, s: State) -> Tensor:
+        """Whether the untouched model, on the really edited graphs, agrees that they are counterfactuals, ``(S,)``."""
+        if not len(s):
+            return torch.zeros(0, dtype=torch.bool)
+        data = [self.base.to_data(r, s.adj[k], s.x[k]) for k, r in enumerate(s.row.tolist())]
+        ids = self.base.ids[s.row].tolist()
+        z = self.oracle.predict(data, ids)
+        return self.oracle.decision.flips(z, self.y0[s.row])
+
+    def accept(self, s: State, stage: str) -> None:
+        """Record verified counterfactuals as the answers of their graphs."""
+        rows = s.row
+        self.state.adj[rows], self.state.x[rows] = s.adj, s.x
+        fresh = int((~self.solved[rows]).sum())
+        self.solved[rows] = True
+        self.oracle.mark_valid(self.base.ids[rows])
+        for r in rows.tolist():
+            self.stage[r] = stage
+        self.on_done(fresh)
+
+    def affordable(self, rows: Tensor, calls: Tensor) -> Tensor:
+        """Which graphs may still spend ``calls`` (and one to verify); the others stop for good, ``(R,)`` boolean."""
+        fits = torch.ones(len(rows), dtype=torch.bool)
+        if self.budget.calls is not None:
+            spent = self.oracle.forward_calls[self.base.ids[rows]]
+            fits = spent + calls + 1 <= self.budget.calls
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            fits[:] = False
+        fits &= ~self.stopped[rows]
+        self.stopped[rows[~fits]] = True
+        return fits

@@ -1,0 +1,119 @@
+"""Make counterfactuals one-minimal: no single edit can be undone.
+
+Large answers first lose whole chunks (ddmin, Zeller & Hildebrandt 2002), then single edits, the least missed first;
+numbers finally move back towards their old value as far as the flip survives. All graphs shrink together.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from counteredge.engine.moves import State
+from counteredge.engine.search import Search, best_in_group
+
+__all__ = ["shrink"]
+
+SINGLES = 24  # from this many edits down, every single undo is tried at once and the best is taken
+BISECTIONS = 12
+
+
+def shrink(search: Search, rows: Tensor) -> None:
+    """Shrink the answers of the given graphs in place; what stays was evaluated, and is confirmed by the real model.
+
+    Args:
+        search: A batch with answers.
+        rows: Which graphs, ``(R,)``.
+    """
+    before = State(rows, search.state.adj[rows].clone(), search.state.x[rows].clone())
+    _remove_edits(search, rows)
+    if _approach_numbers(search, rows):
+        _remove_edits(search, rows)  # smaller numbers may have made another edit superfluous
+    now = State(rows, search.state.adj[rows], search.state.x[rows])
+    differs = (now.adj != before.adj).flatten(1).any(1) | (now.x != before.x).flatten(1).any(1)
+    at = differs.nonzero().flatten()
+    refused = at[~search.confirm(now[at])]
+    # the untouched model has the last word: an answer that only the search believed goes back
+    search.state.adj[rows[refused]] = before.adj[refused]
+    search.state.x[rows[refused]] = before.x[refused]
+
+
+def _remove_edits(search: Search, rows: Tensor) -> None:
+    active = rows
+    parts = torch.full((len(rows),), 2, dtype=torch.long)
+    while len(active):
+        s = State(active, search.state.adj[active], search.state.x[active])
+        changed = search.moves.changed(s)
+        count = changed.sum(1)
+        single = count <= SINGLES
+        parts = torch.where(single, count, torch.minimum(parts, count))
+        alive = count > 1
+        alive &= search.affordable(active, torch.where(alive, parts, torch.zeros_like(parts)))
+        keep = alive.nonzero().flatten()
+        active, parts, single, count, changed = active[keep], parts[keep], single[keep], count[keep], changed[keep]
+        if not len(active):
+            return
+        s = s[keep]
+        which, units = _chunks(changed, count, parts)
+        margin, flip = search.try_undos(s, which, units)
+        hit = flip.nonzero().flatten()
+        best = hit[best_in_group(which[hit], [search.snap(margin[hit])])]
+        smaller = search.moves.undo(s[which[best]], units[best])
+        search.state.adj[smaller.row], search.state.x[smaller.row] = smaller.adj, smaller.x
+        improved = torch.zeros(len(active), dtype=torch.bool)
+        improved[which[best]] = True
+        # no chunk could go: look at finer ones; no single edit could go: one-minimal, done
+        finished = ~improved & (parts >= count)
+        parts = torch.where(improved, (parts - 1).clamp(min=2), (2 * parts).clamp(max=count))
+        active, parts = active[~finished], parts[~finished]
+
+
+def _chunks(changed: Tensor, count: Tensor, parts: Tensor) -> tuple[Tensor, Tensor]:
+    """Split each state's changed units into ``parts`` chunks of neighbours.
+
+    Shapes:
+        changed: ``(S, units)``; count, parts: ``(S,)``; returns ``(K,)`` owners and ``(K, units)`` masks.
+    """
+    position = changed.long().cumsum(1) - 1
+    chunk = torch.where(changed, position * parts[:, None] // count[:, None], torch.full_like(position, -1))
+    which = torch.repeat_interleave(torch.arange(len(parts)), parts)
+    number = torch.arange(len(which)) - (parts.cumsum(0) - parts)[which]
+    return which, chunk[which] == number[:, None]
+
+
+def _approach_numbers(search: Search, rows: Tensor) -> bool:
+    """Bisect each edited number towards its old value, all of a graph's numbers by the same share; False: none."""
+    moves, base = search.moves, search.base
+    if not bool(moves.number.any()) or not base.x.is_floating_point():
+        return False
+    s = State(rows, search.state.adj[rows], search.state.x[rows])
+    old = base.x[rows]
+    edited = (s.x != old) & moves.number
+    keep = edited.flatten(1).any(1).nonzero().flatten()
+    if not len(keep):
+        return False
+    s, old, edited = s[keep], old[keep], edited[keep]
+    full = s.x
+    low, high = torch.zeros(len(s), dtype=torch.float64), torch.ones(len(s), dtype=torch.float64)
+    for _ in range(BISECTIONS):
+        paid = search.affordable(s.row, torch.ones(len(s), dtype=torch.long))
+        share = (low + high) / 2
+        x = _between(search, old, full, edited, share)
+        _, flip = search.margins(State(s.row[paid], s.adj[paid], x[paid]))
+        # an integer that rounds back to its old value would silently drop an edit; that was tried before
+        dropped = ((x == old) & edited).flatten(1).any(1)
+        good = torch.zeros(len(s), dtype=torch.bool)
+        good[paid] = flip
+        good &= ~dropped
+        high = torch.where(good, share, high)
+        low = torch.where(good, low, share)
+    search.state.x[s.row] = _between(search, old, full, edited, high)
+    return True
+
+
+def _between(search: Search, old: Tensor, full: Tensor, edited: Tensor, share: Tensor) -> Tensor:
+    x = old + (full - old) * share[:, None, None].to(old.dtype)
+    # the user's own dtype cannot hold every double: step onto its grid now, so that what is judged is what is returned
+    x = x.to(search.base.graphs[0].x.dtype).to(old.dtype)
+    x = torch.where(search.moves.whole, x.round(), x)
+    return torch.where(edited & (share[:, None, None] < 1), x, full)

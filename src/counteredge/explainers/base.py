@@ -1,0 +1,263 @@
+"""The protocol of every explainer, and the harness that decides what counts as found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from tqdm import tqdm
+
+from counteredge.decision import Task
+from counteredge.edits import EditSet, EditSpace
+from counteredge.engine.search import Budget, Search
+from counteredge.errors import InputError
+from counteredge.graphs import GraphBatch, as_graph_list, buckets
+from counteredge.oracle import Oracle, untouched
+from counteredge.results import Calls, Counterfactual, Prediction
+from counteredge.schema import FeatureSchema
+
+__all__ = ["Explainer"]
+
+UNDO_LIMIT = 128  # answers with more edits are not tested for one-minimality
+
+
+class Explainer:
+    """Base class: one verb, :meth:`explain`, for every method.
+
+    A method implements :meth:`_search`, which fills a :class:`~counteredge.engine.search.Search` with proposals. The
+    harness here builds the edited graphs, asks the untouched model, and only its answer makes ``found``.
+
+    Args:
+        seed: Of every random draw; same seed, same answer, alone or in a batch.
+        memory: Bytes that one batched pass may take.
+    """
+
+    name: ClassVar[str] = ""
+    preset: str = "default"
+
+    def __init__(self, *, seed: int = 0, memory: int = 1 << 30) -> None:
+        if not isinstance(seed, int) or seed < 0:
+            raise InputError(f"seed must be a whole number >= 0, got {seed!r}")
+        if memory < 1 << 20:
+            raise InputError(f"memory={memory} bytes is less than one MiB")
+        self.seed = seed
+        self.memory = memory
+
+    # -- for methods to fill in --------------------------------------------------------------------------------------
+
+    def _search(self, search: Search) -> None:
+        raise TypeError(f"{type(self).__name__} does not implement _search")
+
+    def _schema(self, graphs: Sequence[Data], space: EditSpace) -> FeatureSchema:
+        """Meaning of the columns when neither the user nor the dataset gave one."""
+        first = graphs[0].x
+        if not first.is_floating_point():
+            return FeatureSchema.fixed(1 if first.dim() == 1 else first.shape[1])
+        return FeatureSchema.infer([g.x for g in graphs])
+
+    def _space(self, space: EditSpace) -> EditSpace:
+        """The user's edit space cut to what the method can do."""
+        return space
+
+    def _lower_bound(self, search: Search, row: int) -> int | None:
+        """A certificate, when the method was asked for one."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The method's options, for the record."""
+        return {}
+
+    def describe_failure(self) -> str:
+        """Why a graph can stay without an answer although no budget ran out."""
+        return "the search ended without a valid candidate"
+
+    # -- the verb ----------------------------------------------------------------------------------------------------
+
+    def explain(
+        self,
+        model: nn.Module,
+        graphs: Any,
+        *,
+        target: int | None = None,
+        desired: tuple[float, float] | None = None,
+        task: Task | None = None,
+        edits: EditSpace | str | None = None,
+        budget: Budget | None = None,
+        forward_fn: Callable[[nn.Module, Batch], Any] | None = None,
+        output_fn: Callable[[Any], Tensor] | None = None,
+        relaxation: str = "auto",
+        progress: bool | None = None,
+    ) -> Any:
+        """Find the smallest change that flips the model's prediction.
+
+        Args:
+            model: A trained graph-level model; it is left exactly as it was.
+            graphs: One ``Data``, or a list, ``Batch`` or dataset of them.
+            target: Wished class; any other class when ``None``.
+            desired: Wished range ``(lo, hi)`` of a regression model.
+            task: ``"multiclass"``, ``"binary"``, ``"multilabel"``, ``"regression"``; read off the output when ``None``.
+            edits: What may change: ``"edges"``, ``"features"``, ``"both"`` (default) or an :class:`EditSpace`.
+            budget: Limits on calls, seconds, edits.
+            forward_fn: ``(model, batch) -> output`` for models with unusual signatures.
+            output_fn: Picks the logits out of what the model returns.
+            relaxation: How gradients with respect to edges are obtained: ``"auto"``, ``"dense"``, ``"weights"``,
+                ``"none"``.
+            progress: Show a progress bar; from two seconds on when ``None``.
+
+        Returns:
+            One :class:`~counteredge.results.Counterfactual` for one ``Data``, otherwise a list in the order given.
+
+        Raises:
+            InputError: Unusable graphs or options.
+            ModelError: A model that cannot be called or is no graph-level predictor.
+            BudgetError: A graph too large for ``memory``.
+        """
+        items, single = as_graph_list(graphs)
+        if not items:
+            return []
+        space = self._space(EditSpace.of(edits))
+        known = getattr(graphs, "schema", None)
+        oracle = Oracle(
+            model,
+            forward_fn=forward_fn,
+            output_fn=output_fn,
+            task=task,
+            target=target,
+            desired=desired,
+            memory=self.memory,
+            relaxation=relaxation,
+        )
+        budget = budget or Budget()
+        deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
+        found: dict[int, Counterfactual] = {}
+        with _bar(len(items), type(self).__name__, progress) as bar, oracle.session(items):
+            schema = space.schema or (known if isinstance(known, FeatureSchema) else self._schema(items, space))
+            for base in buckets(items, memory=self.memory, directed=space.directed):
+                begun = time.perf_counter()
+                search = self._run(oracle, base, space, schema, budget, deadline, bar)
+                judged = _Harness(self, oracle, search, budget, getattr(graphs, "label_names", ()))
+                batch = [judged.result(r) for r in range(base.size)]
+                share = (time.perf_counter() - begun) / base.size
+                for cf in batch:
+                    cf.seconds = share
+                    found[cf.index] = cf
+        results = [found[i] for i in range(len(items))]
+        return results[0] if single else results
+
+    def _run(
+        self,
+        oracle: Oracle,
+        base: GraphBatch,
+        space: EditSpace,
+        schema: FeatureSchema,
+        budget: Budget,
+        deadline: float | None,
+        bar: tqdm[Any],
+    ) -> Search:
+        z = oracle.predict(base.graphs, base.ids.tolist())
+        search = Search(
+            oracle, base, space.allowed(base, schema), oracle.decision.labels(z), budget, deadline, bar.update
+        )
+        search.stopped |= oracle.decision.flips(z, search.y0)  # nothing to do for these
+        self._search(search)
+        bar.update(int((~search.solved).sum()))
+        return search
+
+
+class _Harness:
+    """Turns the state of a search into results; asks the untouched model, alone with each graph."""
+
+    def __init__(
+        self, explainer: Explainer, oracle: Oracle, search: Search, budget: Budget, names: Sequence[str]
+    ) -> None:
+        self.explainer, self.oracle, self.search, self.budget = explainer, oracle, search, budget
+        self.names = tuple(names)
+
+    def result(self, row: int) -> Counterfactual:
+        search, base, oracle = self.search, self.search.base, self.oracle
+        original = base.graphs[row]
+        i = int(base.ids[row])
+        schema = search.moves.allowed.schema
+        edits, data, reason = EditSet(directed=base.directed), None, ""
+        if search.solved[row]:
+            raw = base.to_data(row, search.state.adj[row], search.state.x[row])
+            edits = EditSet.between(original, raw, schema, directed=base.directed)
+            data = edits.apply(original)
+        z = self._ask([original] if data is None else [original, data])
+        y0 = oracle.decision.labels(z[:1])
+        flips = oracle.decision.flips(z, y0.expand(len(z), *y0.shape[1:]))
+        if data is None:
+            reason = self._why_not(row, bool(flips[0]))
+        elif not flips[1]:
+            reason = "the untouched model did not confirm the candidate"
+        elif self.budget.edits is not None and len(edits) > self.budget.edits:
+            reason = f"the smallest answer found has {len(edits)} edits, the budget is {self.budget.edits}"
+        found = not reason
+        if not found:
+            edits, data = EditSet(directed=base.directed), None
+        read = oracle.decision.read(z)
+        first = int(oracle.first_valid[i])
+        return Counterfactual(
+            index=i,
+            original=original,
+            data=data,
+            edits=edits,
+            before=Prediction(*read[0]),
+            after=Prediction(*read[1]) if found else None,
+            found=found,
+            reason=reason,
+            stage=search.stage[row] if found else "none",
+            minimal=self._minimal(original, edits, y0) if found else None,
+            certified_lower_bound=self.explainer._lower_bound(search, row),
+            calls=Calls(int(oracle.forward_calls[i]), int(oracle.backward_calls[i]), first or None),
+            seconds=0.0,
+            relaxation=oracle.relaxation,
+            explainer=self.explainer.name,
+            preset=self.explainer.preset,
+            seed=self.explainer.seed,
+            parameters=self.explainer.parameters(),
+            schema=schema,
+            label_names=self.names,
+        )
+
+    def _ask(self, graphs: Sequence[Data]) -> Tensor:
+        with untouched(self.oracle.model):
+            return self.oracle.predict(graphs)
+
+    def _minimal(self, original: Data, edits: EditSet, y0: Tensor) -> bool | None:
+        count = len(edits)
+        if count > UNDO_LIMIT:
+            return None
+        if count == 1:
+            return True  # undoing the only edit gives the original, which is no counterfactual
+        z = self._ask([edits.without(k).apply(original) for k in range(count)])
+        return not bool(self.oracle.decision.flips(z, y0.expand(count, *y0.shape[1:])).any())
+
+    def _why_not(self, row: int, already: bool) -> str:
+        search, budget = self.search, self.budget
+        if already:
+            return "the prediction already is what was asked for"
+        if search.stopped[row]:
+            if search.deadline is not None and time.monotonic() > search.deadline:
+                return f"the budget of {budget.seconds:g} seconds is spent"
+            return f"the budget of {budget.calls} oracle calls is spent"
+        allowed = search.moves.allowed
+        if not bool(allowed.flip[row].any()) and not bool(allowed.features[row].any()):
+            return "the edit space allows no change on this graph"
+        if not self.oracle.edges_matter and not bool(allowed.features[row].any()):
+            return "the prediction does not depend on edges, and no feature may change"
+        return self.explainer.describe_failure()
+
+
+@contextmanager
+def _bar(total: int, title: str, progress: bool | None) -> Iterator[tqdm[Any]]:
+    bar = tqdm(total=total, desc=title, unit="graph", delay=2.0, leave=False, disable=progress is False)
+    try:
+        yield bar
+    finally:
+        bar.close()

@@ -1,0 +1,178 @@
+"""XPlore: gradients of the frozen model over every pair and every feature, one joint search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch_geometric.data import Data
+
+from counteredge.edits import EditSpace
+from counteredge.engine.descent import DescentOptions, descend
+from counteredge.engine.exhaustive import edge_lower_bound
+from counteredge.engine.greedy import BeamOptions, beam_search
+from counteredge.engine.search import Search
+from counteredge.engine.shrink import shrink
+from counteredge.errors import CapabilityError, InputError
+from counteredge.explainers.base import Explainer
+from counteredge.schema import Column, FeatureSchema
+
+__all__ = ["XPlore"]
+
+# escalation of the default preset: descend on the margin from the graph itself, with legal features
+ESCALATION = DescentOptions(
+    iterations=100,
+    alpha=0.05,
+    beta=0.01,
+    features="additive",
+    loss="margin",
+    optimizer="adam",
+    noise=0.05,
+    box=True,
+    at_input=True,
+)
+
+
+class XPlore(Explainer):
+    """Counterfactuals by adding edges, removing edges and changing features (De Sanctis et al., KDD 2026).
+
+    ``preset="minimal"`` (default) ranks all single edits by the gradient of the margin, verifies the best on the model,
+    repeats, and shrinks the answer until no edit can be undone. ``preset="paper"`` is the published Algorithm 1.
+
+    Args:
+        preset: ``"minimal"`` or ``"paper"``.
+        seed: Of every random draw.
+        width: Partial answers kept a level (minimal).
+        per_state: Best-ranked moves tried from each (minimal).
+        every: Try all single edits of graphs that have at most so many, else the best so many (minimal).
+        depth: Most edits of the greedy stage (minimal).
+        restarts: Mask descents for graphs that the greedy stage left open (minimal).
+        certify: Enumerate all sets of up to this many edge flips (0, 1 or 2) as a proof (minimal).
+        features: Paper variant: ``None`` (edges only), ``"gating"`` or ``"freedom"``.
+        iterations: K of the paper.
+        alpha: Step size of the paper.
+        beta: Weight of the distance in the paper's loss.
+        box: Keep P in [0, 1] by projection (paper, App. A.1).
+        surrogate: ``"identity"`` or ``"sigmoid"`` backward pass of the threshold (App. A.2).
+        temperature: Of the sigmoid.
+        anneal: Factor by which the temperature grows over the run.
+        gamma_weights: Distance weights ``1 / (1 + gamma)`` (App. A.4); gamma itself belongs to the edit space.
+        shrink: Make answers one-minimal; on for ``minimal``, off for ``paper`` when ``None``.
+        memory: Bytes that one batched pass may take.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> class Triangles(torch.nn.Module):  # says 1 exactly when the graph has at least three edges
+        ...     def forward(self, x, edge_index, batch):
+        ...         edges = torch.bincount(batch[edge_index[0]], minlength=int(batch.max()) + 1) / 2
+        ...         return torch.stack([torch.full_like(edges, 2.5), edges], 1)
+        >>> path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+        >>> cf = XPlore().explain(Triangles(), path)
+        >>> cf.found, cf.edits.added
+        (True, ((0, 2),))
+    """
+
+    name: ClassVar[str] = "xplore"
+
+    def __init__(
+        self,
+        preset: Literal["minimal", "paper"] = "minimal",
+        *,
+        seed: int = 0,
+        width: int = 8,
+        per_state: int = 32,
+        every: int = 4096,
+        depth: int = 12,
+        restarts: int = 4,
+        certify: int = 0,
+        features: Literal["gating", "freedom"] | None = None,
+        iterations: int = 50,
+        alpha: float = 0.1,
+        beta: float = 0.5,
+        box: bool = False,
+        surrogate: Literal["identity", "sigmoid"] = "identity",
+        temperature: float = 5.0,
+        anneal: float = 1.0,
+        gamma_weights: bool = False,
+        shrink: bool | None = None,
+        memory: int = 1 << 30,
+    ) -> None:
+        super().__init__(seed=seed, memory=memory)
+        if preset not in ("minimal", "paper"):
+            raise InputError(f"preset={preset!r} is unknown; use 'minimal' or 'paper'")
+        if certify not in (0, 1, 2):
+            raise InputError(f"certify={certify!r}: enumeration is offered for 1 or 2 edge flips (0 is off)")
+        if features not in (None, "gating", "freedom"):
+            raise InputError(f"features={features!r} is unknown; use None, 'gating' or 'freedom'")
+        if features is not None and preset != "paper":
+            raise InputError("features= names the paper's variants; with preset='minimal' use edits='edges' or 'both'")
+        if min(width, per_state, every, depth) < 1 or restarts < 0:
+            raise InputError("width, per_state, every and depth must be at least 1, restarts at least 0")
+        self.preset = preset
+        self.beam = BeamOptions(every=every, width=width, per_state=per_state, depth=depth)
+        self.restarts, self.certify = restarts, certify
+        self.shrink = preset == "minimal" if shrink is None else shrink
+        self.descent = DescentOptions(
+            iterations=iterations,
+            alpha=alpha,
+            beta=beta,
+            features=features,
+            box=box,
+            surrogate=surrogate,
+            temperature=temperature,
+            anneal=anneal,
+            gamma_weights=gamma_weights,
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """The options of the chosen preset."""
+        if self.preset == "paper":
+            return {**asdict(self.descent), "shrink": self.shrink}
+        return {**asdict(self.beam), "restarts": self.restarts, "certify": self.certify, "shrink": self.shrink}
+
+    def describe_failure(self) -> str:
+        """What was tried in vain."""
+        if self.preset == "paper":
+            return f"none of the {self.descent.iterations} iterates was a counterfactual"
+        return f"no answer within {self.beam.depth} greedy edits nor {self.restarts} mask descents"
+
+    def _space(self, space: EditSpace) -> EditSpace:
+        if self.preset == "paper" and self.descent.features is None:
+            return replace(space, features=False)
+        return space
+
+    def _schema(self, graphs: Sequence[Data], space: EditSpace) -> FeatureSchema:
+        if self.preset == "minimal":
+            return super()._schema(graphs, space)
+        width = 1 if graphs[0].x.dim() == 1 else int(graphs[0].x.shape[1])
+        return FeatureSchema(tuple(Column("continuous", lo=float("-inf"), hi=float("inf")) for _ in range(width)))
+
+    def _search(self, search: Search) -> None:
+        if self.preset == "paper":
+            if not search.oracle.exact:
+                raise CapabilityError(
+                    "preset='paper' needs gradients with respect to edges, and no relaxed pass is exact for this model "
+                    "(attention and max aggregation have none yet); preset='minimal' searches it without them"
+                )
+            descend(search, _open_rows(search), self.descent, seed=self.seed, stage="descent")
+        else:
+            beam_search(search, _open_rows(search), self.beam)
+            if search.oracle.exact or not search.moves.allowed.flip.any():
+                for restart in range(self.restarts):
+                    rows = _open_rows(search)
+                    if len(rows):
+                        descend(search, rows, ESCALATION, seed=self.seed, restart=restart)
+        if self.shrink:
+            shrink(search, search.solved.nonzero().flatten())
+
+    def _lower_bound(self, search: Search, row: int) -> int | None:
+        if not self.certify or bool(search.stopped[row] & ~search.solved[row]):
+            return None
+        return edge_lower_bound(search, row, self.certify)
+
+
+def _open_rows(search: Search) -> torch.Tensor:
+    return (~search.solved & ~search.stopped).nonzero().flatten()

@@ -1,0 +1,353 @@
+"""Many graphs as one padded dense batch, and the way back to ``Data`` without loss."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data, HeteroData
+
+from counteredge.errors import BudgetError, CapabilityError, InputError
+
+__all__ = [
+    "GraphBatch",
+    "as_graph_list",
+    "buckets",
+    "check_graph",
+    "content_key",
+    "edge_attributes",
+    "is_directed",
+    "new_edge_values",
+    "rebuild",
+]
+
+BUCKET = 8  # graphs whose sizes round up to the same multiple of this share a batch
+
+
+def as_graph_list(graphs: Data | Iterable[Data]) -> tuple[list[Data], bool]:
+    """Accept a ``Data``, a ``Batch``, a list or a dataset; tell whether it was a single graph.
+
+    Returns:
+        The graphs and ``True`` when exactly one ``Data`` was given.
+
+    Raises:
+        CapabilityError: For ``HeteroData``.
+        InputError: For anything that is no graph.
+    """
+    if isinstance(graphs, HeteroData):
+        raise CapabilityError("HeteroData is not supported: convert it with .to_homogeneous() first")
+    if isinstance(graphs, Batch):
+        return list(graphs.to_data_list()), False
+    if isinstance(graphs, Data):
+        return [graphs], True
+    if not hasattr(graphs, "__iter__") and not hasattr(graphs, "__getitem__"):
+        raise InputError(f"expected a Data, a list of Data, a Batch or a dataset, got {type(graphs).__name__}")
+    items = list(graphs)
+    for i, g in enumerate(items):
+        if isinstance(g, HeteroData):
+            raise CapabilityError(f"graph {i} is HeteroData: convert it with .to_homogeneous() first")
+        if not isinstance(g, Data):
+            raise InputError(f"graph {i} is a {type(g).__name__}; expected torch_geometric.data.Data")
+    return items, False
+
+
+def edge_attributes(data: Data) -> list[str]:
+    """Names of the edge-aligned tensors of ``data`` (``edge_attr``, ``edge_weight``, ``edge_type``...).
+
+    Decided by name (contains ``edge``, is no index), never by comparing sizes: a graph with as many edges as nodes
+    keeps its node attributes apart.
+    """
+    if data.edge_index is None:
+        return []
+    count = data.edge_index.shape[1]
+    names = []
+    for key, value in data.to_dict().items():
+        if "edge" not in key or key.endswith("index") or not isinstance(value, Tensor) or value.dim() == 0:
+            continue
+        if value.shape[0] != count:
+            if key in ("edge_attr", "edge_weight", "edge_type"):
+                raise InputError(f"{key} has {value.shape[0]} rows but edge_index has {count} edges")
+            continue
+        names.append(key)
+    return names
+
+
+def _finite(name: str, value: Tensor, where: str, row: str) -> None:
+    if not value.is_floating_point():
+        return
+    bad = (~torch.isfinite(value)).reshape(value.shape[0], -1).nonzero()
+    if len(bad):
+        r, c = bad[0].tolist()
+        raise InputError(f"{where}: {name} holds NaN or infinity at {row} {r}, column {c}")
+
+
+def check_graph(data: Data, where: str = "graph") -> None:
+    """Refuse a graph that cannot be explained, naming what is wrong and where.
+
+    Raises:
+        InputError: Missing ``x`` or ``edge_index``, no nodes, indices out of range, NaN or infinity, wrong shapes.
+    """
+    if data.edge_index is None:
+        raise InputError(f"{where} has no edge_index; a sparse adj_t is not read, give the edge list")
+    if data.x is None:
+        raise InputError(f"{where} has no node features x; add some, e.g. torch_geometric.transforms.Constant()")
+    x, edges = data.x, data.edge_index
+    if x.dim() not in (1, 2):
+        raise InputError(f"{where}: x must have shape (n, f), got {tuple(x.shape)}")
+    if x.shape[0] == 0:
+        raise InputError(f"{where} is empty: it has no nodes")
+    if x.dtype == torch.bool or x.is_complex():
+        raise InputError(f"{where}: x has dtype {x.dtype}; use a float or integer dtype")
+    if data.num_nodes != x.shape[0]:
+        raise InputError(f"{where}: x has {x.shape[0]} rows but the graph says num_nodes={data.num_nodes}")
+    if edges.dim() != 2 or edges.shape[0] != 2 or edges.is_floating_point():
+        raise InputError(f"{where}: edge_index must be an integer tensor of shape (2, E), got {tuple(edges.shape)}")
+    if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= x.shape[0]):
+        raise InputError(
+            f"{where}: edge_index names node {int(edges.max())} (smallest {int(edges.min())}) "
+            f"but the graph has nodes 0..{x.shape[0] - 1}"
+        )
+    _finite("x", x, where, "node")
+    for key in edge_attributes(data):
+        _finite(key, data[key], where, "edge")
+
+
+def is_directed(data: Data) -> bool:
+    """Whether some arc lacks its reverse. Self-loops, order and repeated edges do not matter."""
+    src, dst = data.edge_index
+    off = src != dst
+    n = int(data.x.shape[0])
+    return not torch.equal(torch.unique(src[off] * n + dst[off]), torch.unique(dst[off] * n + src[off]))
+
+
+def content_key(data: Data) -> int:
+    """A 63-bit number that depends on the graph alone: seeds its random draws, alone or in any batch."""
+    digest = hashlib.sha256()
+    digest.update(data.edge_index.detach().cpu().contiguous().numpy().tobytes())
+    digest.update(data.x.detach().cpu().contiguous().numpy().tobytes())
+    return int.from_bytes(digest.digest()[:8], "little") >> 1
+
+
+def new_edge_values(key: str, values: Tensor, count: int) -> Tensor:
+    """Attributes of new edges: weight 1, otherwise the graph's most frequent row (zeros when it has no edge)."""
+    shape = (count, *values.shape[1:])
+    if key == "edge_weight":
+        return values.new_ones(shape)
+    if not len(values):
+        return values.new_zeros(shape)
+    rows, counts = torch.unique(values, dim=0, return_counts=True)
+    return rows[counts.argmax()].expand(shape)
+
+
+def rebuild(
+    data: Data, removed: Tensor, added: Tensor, x: Tensor | None = None, *, directed: bool = False
+) -> Data:
+    """A new ``Data`` with arcs removed and added; the rest, edge-aligned attributes included, carried along.
+
+    Kept edges stay in their order, new edges follow. Every copy of a repeated edge goes with it. The input is not
+    changed.
+
+    Args:
+        data: The graph to start from.
+        removed: Pairs that disappear.
+        added: Pairs that appear; new edges get weight 1 and otherwise the graph's most frequent edge attribute.
+        x: New node features; the old ones when ``None``.
+        directed: Pairs are single arcs; otherwise both directions are meant.
+
+    Shapes:
+        removed: ``(r, 2)``; added: ``(a, 2)``; x: like ``data.x``.
+
+    Example:
+        >>> g = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
+        >>> rebuild(g, torch.tensor([[0, 1]]), torch.tensor([[1, 2]])).edge_index.tolist()
+        [[1, 2], [2, 1]]
+    """
+    out = data.clone()
+    edges, n = data.edge_index, int(data.x.shape[0])
+    removed, added = removed.reshape(-1, 2).to(edges), added.reshape(-1, 2).to(edges)
+    if not directed:
+        removed = torch.cat([removed, removed.flip(1)])
+        added = torch.stack([added, added.flip(1)], 1).reshape(-1, 2)
+    keep = ~torch.isin(edges[0] * n + edges[1], removed[:, 0] * n + removed[:, 1])
+    for key in edge_attributes(data):
+        values = data[key]
+        out[key] = torch.cat([values[keep], new_edge_values(key, values, len(added))])
+    out.edge_index = torch.cat([edges[:, keep], added.t()], 1)
+    out.x = data.x.clone() if x is None else x
+    return out
+
+
+@dataclass(frozen=True)
+class GraphBatch:
+    """``B`` graphs padded to ``n`` nodes.
+
+    Attributes:
+        graphs: The graphs as given.
+        ids: Their numbers in the caller's list.
+        x: Node features in the working precision (integer features keep their dtype).
+        adj: 1 where an arc ``(source, target)`` is present, 0 elsewhere and on the diagonal.
+        weight: What an arc weighs when it is present: the sum of its (repeated) weights, 1 for absent pairs.
+        loops: Weight of each node's self-loops, which are kept and never edited.
+        mask: ``True`` at real nodes.
+        directed: Whether single arcs are edited; otherwise a pair is one edit.
+
+    Shapes:
+        ids: ``(B,)``; x: ``(B, n, f)``; adj, weight: ``(B, n, n)``; loops, mask: ``(B, n)``.
+    """
+
+    graphs: tuple[Data, ...]
+    ids: Tensor
+    x: Tensor
+    adj: Tensor
+    weight: Tensor
+    loops: Tensor
+    mask: Tensor
+    directed: bool
+
+    @property
+    def size(self) -> int:
+        """Number of graphs ``B``."""
+        return len(self.graphs)
+
+    @property
+    def nodes(self) -> int:
+        """Padded number of nodes ``n``."""
+        return self.mask.shape[1]
+
+    @property
+    def sizes(self) -> Tensor:
+        """Number of real nodes of each graph, ``(B,)``."""
+        return self.mask.sum(1)
+
+    @classmethod
+    def from_graphs(
+        cls,
+        graphs: Sequence[Data],
+        ids: Sequence[int] | None = None,
+        *,
+        directed: bool = False,
+        dtype: torch.dtype = torch.float64,
+    ) -> GraphBatch:
+        """Pad the graphs to the largest of them.
+
+        Example:
+            >>> g = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
+            >>> b = GraphBatch.from_graphs([g])
+            >>> b.adj[0].tolist()
+            [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+        """
+        size, n = len(graphs), max(int(g.x.shape[0]) for g in graphs)
+        first = graphs[0].x
+        device = first.device
+        width = 1 if first.dim() == 1 else first.shape[1]
+        x = torch.zeros(size, n, width, dtype=dtype if first.is_floating_point() else first.dtype, device=device)
+        mask = torch.zeros(size, n, dtype=torch.bool, device=device)
+        for b, g in enumerate(graphs):
+            k = int(g.x.shape[0])
+            x[b, :k] = g.x.reshape(k, -1).to(x.dtype)
+            mask[b, :k] = True
+        counts = torch.tensor([g.edge_index.shape[1] for g in graphs], device=device)
+        row = torch.repeat_interleave(torch.arange(size, device=device), counts)
+        src, dst = torch.cat([g.edge_index for g in graphs], 1)
+        weights = [
+            g.edge_weight.reshape(-1).to(dtype)
+            if g.get("edge_weight") is not None
+            else torch.ones(g.edge_index.shape[1], dtype=dtype, device=device)
+            for g in graphs
+        ]
+        total = torch.zeros(size, n, n, dtype=dtype, device=device)
+        total.index_put_((row, src, dst), torch.cat(weights), accumulate=True)
+        present = torch.zeros_like(total)
+        present[row, src, dst] = 1.0
+        loops = torch.diagonal(total, dim1=1, dim2=2).clone()
+        eye = torch.eye(n, dtype=torch.bool, device=device)
+        adj = present.masked_fill(eye, 0.0)
+        weight = torch.where(adj > 0, total, torch.ones_like(total))
+        numbers = torch.tensor(list(range(size)) if ids is None else list(ids), device=device)
+        return cls(tuple(graphs), numbers, x, adj, weight, loops, mask, directed)
+
+    def select(self, rows: Tensor) -> GraphBatch:
+        """The sub-batch of the given rows, ``(K,)``."""
+        index = rows.tolist()
+        return GraphBatch(
+            tuple(self.graphs[i] for i in index),
+            self.ids[rows],
+            self.x[rows],
+            self.adj[rows],
+            self.weight[rows],
+            self.loops[rows],
+            self.mask[rows],
+            self.directed,
+        )
+
+    def to_data(self, row: int, adj: Tensor, x: Tensor) -> Data:
+        """Graph ``row`` with edited adjacency and features, as ``Data`` in the user's own dtypes.
+
+        Args:
+            row: Which graph of the batch was edited.
+            adj: Its edited 0/1 adjacency.
+            x: Its edited features.
+
+        Shapes:
+            adj: ``(n, n)``; x: ``(n, f)``.
+        """
+        source = self.graphs[row]
+        before, after = self.adj[row] > 0.5, adj > 0.5
+        removed, added = (before & ~after).nonzero(), (after & ~before).nonzero()
+        if not self.directed:
+            removed, added = removed[removed[:, 0] < removed[:, 1]], added[added[:, 0] < added[:, 1]]
+        k = int(source.x.shape[0])
+        # entries that no edit touched keep the user's own bits, whatever the working precision
+        old = source.x.reshape(k, -1)
+        new = torch.where(x[:k] == self.x[row, :k], old, x[:k].to(old.dtype)).reshape(source.x.shape)
+        return rebuild(source, removed, added, new, directed=self.directed)
+
+
+def bytes_per_graph(nodes: int, width: int) -> int:
+    """Bytes that one padded graph with its masks takes in double precision."""
+    return 8 * (3 * nodes * nodes + 2 * nodes * (width + 2))
+
+
+def buckets(
+    graphs: Sequence[Data],
+    *,
+    memory: int,
+    directed: bool | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> Iterator[GraphBatch]:
+    """Group graphs of like size and direction into batches that fit into ``memory`` bytes.
+
+    Args:
+        graphs: Checked graphs.
+        memory: Bound in bytes for one batch.
+        directed: Treat every graph as directed / undirected; each as it is when ``None``.
+        dtype: Working precision.
+
+    Yields:
+        Batches; together they hold every graph once.
+
+    Raises:
+        BudgetError: When a single graph does not fit, before anything is allocated.
+    """
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for i, g in enumerate(graphs):
+        n = int(g.x.shape[0])
+        arcs = is_directed(g) if directed is None else directed
+        groups.setdefault((arcs, -(-n // BUCKET), g.x.dtype, g.x.dim()), []).append(i)
+    for (arcs, *_), members in sorted(groups.items(), key=lambda kv: (kv[0][0], kv[0][1], str(kv[0][2:]))):
+        n = max(int(graphs[i].x.shape[0]) for i in members)
+        first = graphs[members[0]].x
+        each = bytes_per_graph(n, 1 if first.dim() == 1 else first.shape[1])
+        if each > memory:
+            raise BudgetError(
+                f"graph {members[0]} with {n} nodes needs {each / 2**20:.0f} MiB for an all-pairs search, "
+                f"the bound is {memory / 2**20:.0f} MiB: raise memory=, or explain a smaller subgraph"
+            )
+        step = max(1, memory // each)
+        for start in range(0, len(members), step):
+            chosen = members[start : start + step]
+            yield GraphBatch.from_graphs([graphs[i] for i in chosen], chosen, directed=arcs, dtype=dtype)

@@ -1,0 +1,393 @@
+"""The user's frozen model behind one door: predictions, gradients, call counting, and no trace left behind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+
+from counteredge.calling import Caller, ModelInputs, discrete_inputs, relaxed_inputs
+from counteredge.decision import Decision, Task
+from counteredge.errors import BudgetError, InputError, ModelError
+from counteredge.graphs import GraphBatch, check_graph
+from counteredge.relax import DenseTwin, EdgeWeights
+
+__all__ = ["Oracle", "untouched"]
+
+MARGIN_TOLERANCE = 1e-5  # a search margin this close to zero (relative to the logits) is not called a flip
+CACHED_ENTRIES = 400_000  # hidden numbers a pass works on at once: beyond this, memory traffic makes passes slower
+PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[None]:
+    """Run in eval mode and restore the model and every global random state afterwards, also after an exception.
+
+    Restored bit for bit: each module's attributes (training flags, GCN caches, ...), buffers, ``requires_grad`` and
+    ``.grad``, and the random states of torch, numpy and ``random``. Caches of ``cached=True`` layers are emptied
+    meanwhile, since they would answer for another graph.
+    """
+    modules = [(m, dict(m.__dict__)) for m in model.modules()]
+    buffers = [(b, b.detach().clone()) for b in model.buffers()]
+    gradients = [(p, p.grad, p.requires_grad) for p in model.parameters()]
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002 - the user's global state
+    try:
+        model.eval()
+        for module, attributes in modules:
+            for name in attributes:
+                if name.startswith("_cached"):
+                    module.__dict__[name] = None
+                elif name == "cached":
+                    module.__dict__[name] = False
+        yield
+    finally:
+        for module, attributes in modules:
+            module.__dict__.clear()
+            module.__dict__.update(attributes)
+        for buffer, value in buffers:
+            if not torch.equal(buffer, value):
+                buffer.data.copy_(value)
+        for parameter, gradient, required in gradients:
+            parameter.grad = gradient
+            parameter.requires_grad_(required)
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        random.setstate(states[2])
+
+
+class Oracle:
+    """One model, as explainers see it.
+
+    Search passes run in double precision on detached copies of the weights, so that equal candidates get equal numbers
+    whatever else is in the batch; :meth:`predict` runs the untouched model in its own precision, and only that decides.
+    One *call* is one graph evaluated once; the count hangs on the model's own ``forward``.
+
+    Args:
+        model: Any module that maps graphs to class logits (or log-probabilities).
+        forward_fn: ``(model, batch) -> output`` for models with unusual signatures.
+        output_fn: Picks the logits out of what the model returns.
+        task: ``"multiclass"``, ``"binary"``, ``"multilabel"`` or ``"regression"``; guessed from the output when ``None``.
+        target: The wished class.
+        desired: The wished range of a regression.
+        memory: Bytes that one batched pass may take.
+        relaxation: ``"auto"``, or force ``"dense"``, ``"weights"`` or ``"none"``.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        forward_fn: Callable[[nn.Module, Batch], Any] | None = None,
+        output_fn: Callable[[Any], Tensor] | None = None,
+        task: Task | None = None,
+        target: int | None = None,
+        desired: tuple[float, float] | None = None,
+        memory: int = 1 << 30,
+        relaxation: str = "auto",
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise InputError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+        if relaxation not in ("auto", "dense", "weights", "none"):
+            raise InputError(f"relaxation={relaxation!r} is unknown; use auto, dense, weights or none")
+        self.model = model
+        self.caller = Caller(model, forward_fn, output_fn)
+        self.memory = memory
+        self._asked: tuple[Any, ...] = (task, target, desired)
+        self._wanted = relaxation
+        self.relaxation = "none"
+        self.exact = False
+        self.edges_matter = True
+        self._twin: DenseTwin | None = None
+        self._weights: EdgeWeights | None = None
+        self.precision: torch.dtype = torch.float64
+        self.decision = Decision("multiclass")
+        self.outputs = 0
+        self.seen = 0
+        self.launches = 0
+        self.tally = torch.zeros(3, 0, dtype=torch.long)
+
+    # -- sessions ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def session(self, graphs: Sequence[Data]) -> Iterator[Oracle]:
+        """Open the door for these graphs: check them, probe the model, count calls, and leave no trace.
+
+        Raises:
+            InputError: For graphs that cannot be used.
+            ModelError: For a model that fails, is random in eval mode, or returns no prediction per graph.
+        """
+        for i, g in enumerate(graphs):
+            check_graph(g, f"graph {i}" if len(graphs) > 1 else "the graph")
+        widths = sorted({1 if g.x.dim() == 1 else int(g.x.shape[1]) for g in graphs})
+        if len(widths) > 1:
+            raise InputError(f"the graphs have different numbers of feature columns: {widths}")
+        if self.caller.device is not None and graphs[0].x.device != self.caller.device:
+            raise InputError(f"the model is on {self.caller.device} but the graphs are on {graphs[0].x.device}")
+        with untouched(self.model):
+            handle = self.model.register_forward_pre_hook(self._count, with_kwargs=True)
+            try:
+                self._probe(graphs)
+                self.tally = torch.zeros(3, len(graphs), dtype=torch.long)
+                self.seen = self.launches = 0
+                yield self
+            finally:
+                handle.remove()
+                self.caller.weights.clear()
+
+    def _count(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Counts on the model's own forward, so a call past this class is counted as well."""
+        batch = kwargs.get("batch")
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Data):
+                batch = value.get("batch")
+        self.launches += 1
+        self.seen += int(batch.max()) + 1 if isinstance(batch, Tensor) and batch.numel() else 1
+
+    @property
+    def forward_calls(self) -> Tensor:
+        """Forward calls by graph, ``(graphs,)``."""
+        return self.tally[0]
+
+    @property
+    def backward_calls(self) -> Tensor:
+        """Backward calls by graph."""
+        return self.tally[1]
+
+    @property
+    def first_valid(self) -> Tensor:
+        """Forward calls until the first valid candidate by graph; 0 when there was none."""
+        return self.tally[2]
+
+    def mark_valid(self, ids: Tensor) -> None:
+        """Note that these graphs have a valid candidate now."""
+        fresh = ids[self.tally[2, ids] == 0]
+        self.tally[2, fresh] = self.tally[0, fresh]
+
+    # -- passes ------------------------------------------------------------------------------------------------------
+
+    def predict(self, graphs: Sequence[Data], ids: Sequence[int] | None = None) -> Tensor:
+        """The untouched model on real graphs, in its own precision: the only judge of validity.
+
+        Args:
+            graphs: Graphs as ``Data``.
+            ids: Whose calls these are; uncounted (the harness's own checks) when ``None``.
+
+        Shapes:
+            returns ``(len(graphs), C)``, double precision.
+        """
+        if ids is not None:
+            self.tally[0] += torch.bincount(torch.as_tensor(ids), minlength=self.tally.shape[1])
+        with torch.no_grad():
+            if self.caller.takes_batch:
+                return self._shaped(self.caller(_stack(graphs)), len(graphs)).double()
+            return torch.cat([self._shaped(self.caller(_stack([g])), 1) for g in graphs]).double()
+
+    def logits(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
+        """Outputs at really edited graphs (0/1 adjacency), in batches that keep to the memory bound.
+
+        Args:
+            base: The original graphs.
+            row: Which of them each candidate comes from.
+            adj: Edited adjacencies.
+            x: Edited features.
+
+        Shapes:
+            row: ``(K,)``; adj: ``(K, n, n)``; x: ``(K, n, f)``; returns ``(K, C)``.
+        """
+        step = self.chunk(base)
+        parts = []
+        with torch.no_grad():
+            for s in range(0, len(row), step):
+                part = slice(s, s + step)
+                parts.append(self._pass(base, row[part], adj[part], x[part], self._twin is not None))
+        return torch.cat(parts) if parts else adj.new_zeros(0, self.outputs)
+
+    def relaxed(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
+        """Outputs with gradients with respect to ``adj`` (when :attr:`exact`) and ``x``. Shapes as :meth:`logits`."""
+        with torch.enable_grad():
+            z = self._pass(base, row, adj, x, self.exact)
+        ids = base.ids[row]
+        if z.requires_grad:
+            z.register_hook(lambda g: self._add(1, ids))
+        return z
+
+    def chunk(self, base: GraphBatch, *, gradients: bool = False) -> int:
+        """How many candidates of this batch one pass may hold.
+
+        Raises:
+            BudgetError: When not even one fits.
+        """
+        if not self.caller.takes_batch:
+            return 1
+        n, f = base.nodes, base.x.shape[2]
+        width = max(self.caller.width, f)
+        each = 8 * (4 * n * n + 6 * n * width) * (6 if gradients else 1)
+        if self._twin is None:
+            each += 8 * n * n * width * (6 if gradients else 1)
+        if each > self.memory:
+            raise BudgetError(
+                f"one pass over a graph with {n} nodes needs about {each / 2**20:.0f} MiB, the bound is "
+                f"{self.memory / 2**20:.0f} MiB: raise memory= or explain a smaller subgraph"
+            )
+        return max(1, min(self.memory // each, CACHED_ENTRIES // (n * width)))
+
+    def tolerance(self, z: Tensor) -> Tensor:
+        """How far below zero a search margin must lie to count as a flip, ``(K,)``."""
+        return MARGIN_TOLERANCE * z.abs().amax(1).clamp(min=1.0)
+
+    def _add(self, which: int, ids: Tensor) -> None:
+        self.tally[which] += torch.bincount(ids.cpu(), minlength=self.tally.shape[1])
+
+    def _pass(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, relaxed: bool) -> Tensor:
+        if self.tally.shape[1]:
+            self._add(0, base.ids[row])
+        return self._run(base, row, adj, x, self._twin if relaxed else None, self._weights if relaxed else None)
+
+    def _run(
+        self,
+        base: GraphBatch,
+        row: Tensor,
+        adj: Tensor,
+        x: Tensor,
+        twin: DenseTwin | None,
+        weights: EdgeWeights | None,
+    ) -> Tensor:
+        if not self.caller.takes_batch and len(row) > 1:
+            one = [
+                self._run(base, row[k : k + 1], adj[k : k + 1], x[k : k + 1], twin, weights)
+                for k in range(len(row))
+            ]
+            return torch.cat(one)
+        if twin is not None:
+            inputs = relaxed_inputs(base, row, adj, x, edges=False)
+            weighted = adj * base.weight[row]
+            plain = weighted if base.graphs[0].get("edge_weight") is None else adj
+            with twin.attached(weighted, plain, base.loops[row], base.mask[row]):
+                out = self.caller(inputs, self.precision)
+        elif weights is not None:
+            inputs = relaxed_inputs(base, row, adj, x, edges=True)
+            with weights.attached(inputs.edge_weight.to(self.precision)):  # type: ignore[union-attr]
+                out = self.caller(inputs, self.precision)
+        else:
+            out = self.caller(discrete_inputs(base, row, adj.detach(), x), self.precision)
+        return self._shaped(out, len(row)).to(torch.float64)
+
+    def _shaped(self, out: Tensor, graphs: int) -> Tensor:
+        """``(graphs, C)`` from whatever shape the head left, squeezed ones included."""
+        if self.outputs and out.numel() == graphs * self.outputs:
+            return out.reshape(graphs, self.outputs)
+        if out.dim() == 2 and out.shape[0] == graphs and out.shape[1]:
+            return out
+        raise ModelError(
+            f"the model returned shape {tuple(out.shape)} for {graphs} graph(s): expected one row of logits a graph. "
+            "Node-level models are not supported here; pick the output with output_fn= if it is a different thing"
+        )
+
+    # -- the probe ---------------------------------------------------------------------------------------------------
+
+    def _probe(self, graphs: Sequence[Data]) -> None:
+        """Learn the head, and measure which relaxation is exact for this model."""
+        g = min(graphs, key=lambda d: (d.edge_index.shape[1] == 0, d.x.shape[0] < 3, d.x.shape[0]))
+        self.outputs = 0
+        raw = self._first(g)
+        self.outputs = raw.shape[1]
+        self.decision = Decision.infer(self.outputs, *self._asked)
+        self._twin = self._weights = None
+        self.exact, self.relaxation = False, "none"
+        base = GraphBatch.from_graphs([g])
+        row, adj = _probe_states(base)
+        x = base.x.expand(len(row), -1, -1)
+        real = self._precise(base, row, adj, x, raw)
+        self.edges_matter = bool(((real - real[:1]).abs() > 1e-9).any())
+        for kind, build in (("dense", DenseTwin), ("weights", EdgeWeights)):
+            if self._wanted not in ("auto", kind):
+                continue
+            try:
+                way: Any = build(self.model)
+                ways = (way, None) if kind == "dense" else (None, way)
+                with torch.no_grad():
+                    z = self._run(base, row, adj, x, *ways)
+            except (ValueError, RuntimeError, KeyError, IndexError, TypeError):
+                continue
+            if bool(((z - real).abs() <= PROBE_TOLERANCE[self.precision] * real.abs().clamp(min=1.0)).all()):
+                self._twin, self._weights = ways
+                self.exact, self.relaxation = True, f"exact ({kind})"
+                return
+        if self._wanted not in ("auto", "none"):
+            raise ModelError(f"relaxation={self._wanted!r} is not exact for this model; leave it at 'auto'")
+
+    def _first(self, g: Data) -> Tensor:
+        """The first prediction of a model that nobody has called yet; errors become advice."""
+        with torch.no_grad():
+            try:
+                raw = self.caller(_stack([g]))
+                again = self.caller(_stack([g]))
+            except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError) as e:
+                raise ModelError(
+                    f"calling the model on a graph with x {tuple(g.x.shape)} {g.x.dtype} failed: {e}. Arguments are "
+                    f"taken from forward({', '.join(self.caller.names)}); pass forward_fn=lambda model, batch: ... "
+                    "if that is not how it is called"
+                ) from e
+        if not torch.equal(raw, again) and not bool(torch.isnan(raw).any()):
+            raise ModelError("the model answers differently on the same graph in eval mode; it must be deterministic")
+        if raw.dim() == 2 and raw.shape[0] == g.x.shape[0] > 1:
+            raise ModelError(
+                f"the model returned {raw.shape[0]} rows for one graph with {g.x.shape[0]} nodes: node-level models "
+                "are not supported here, only models with one prediction a graph"
+            )
+        if raw.numel() == 0 or raw.dim() > 2 or (raw.dim() == 2 and raw.shape[0] != 1):
+            raise ModelError(f"the model returned shape {tuple(raw.shape)} for one graph: expected (1, C)")
+        if not bool(torch.isfinite(raw).all()):
+            raise ModelError("the model returns NaN or infinite logits")
+        return raw.reshape(1, -1).double()
+
+    def _precise(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, raw: Tensor) -> Tensor:
+        """Outputs at the probe states in double precision, or in the model's own where it insists on that."""
+        for self.precision in (torch.float64, self.caller.dtype):
+            try:
+                with torch.no_grad():
+                    real = self._run(base, row, adj, x, None, None)
+                if bool(((real[:1] - raw).abs() <= 1e-3 * raw.abs().clamp(min=1.0)).all()):
+                    return real
+            except RuntimeError:
+                if self.precision == self.caller.dtype:
+                    raise
+        raise ModelError("the model answers differently on a copy of its weights; is its state outside parameters?")
+
+
+def _stack(graphs: Sequence[Data]) -> ModelInputs:
+    """Real graphs as one block-diagonal batch."""
+    sizes = torch.tensor([g.x.shape[0] for g in graphs])
+    start = (sizes.cumsum(0) - sizes).tolist()
+    device = graphs[0].x.device
+    graph = torch.repeat_interleave(torch.arange(len(graphs)), sizes).to(device)
+    index = torch.cat([g.edge_index + s for g, s in zip(graphs, start, strict=True)], 1)
+
+    def joined(key: str) -> Tensor | None:
+        return torch.cat([g[key] for g in graphs]) if graphs[0].get(key) is not None else None
+
+    x = torch.cat([g.x for g in graphs])
+    return ModelInputs(x, index, graph, list(graphs), joined("edge_weight"), joined("edge_attr"))
+
+
+def _probe_states(base: GraphBatch) -> tuple[Tensor, Tensor]:
+    """The graph as it is, with its first edge removed, with an edge inserted, and with none at all."""
+    a = base.adj[0]
+    states = [a]
+    one = (a > 0).nonzero()
+    free = ((a == 0) & ~torch.eye(len(a), dtype=torch.bool, device=a.device)).nonzero()
+    for pairs, value in ((one, 0.0), (free, 1.0)):
+        if len(pairs):
+            changed = a.clone()
+            i, j = pairs[0].tolist()
+            changed[i, j] = changed[j, i] = value
+            states.append(changed)
+    states.append(torch.zeros_like(a))
+    adj = torch.stack(states)
+    return torch.zeros(len(adj), dtype=torch.long, device=a.device), adj

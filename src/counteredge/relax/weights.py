@@ -1,0 +1,95 @@
+"""Edge weights for models that have no dense twin: injected where a layer takes them, masked into messages elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
+from torch_geometric.utils import scatter
+
+__all__ = ["EdgeWeights"]
+
+
+class EdgeWeights:
+    """Weighted evaluation on an edge list that contains absent pairs too, with weight 0.
+
+    Layers whose ``forward`` takes ``edge_weight`` get it there (GCN, GraphConv, TAG, ...); in the others each message is
+    multiplied by its weight, which is exact for plain sums (GIN). Means are renormalised by the sum of the weights.
+
+    Args:
+        model: The user's model.
+
+    Raises:
+        ValueError: When some layer aggregates otherwise (max, softmax, ...).
+    """
+
+    name = "weights"
+
+    def __init__(self, model: nn.Module) -> None:
+        self.convs = [m for m in model.modules() if isinstance(m, MessagePassing)]
+        kinds = {type(m.aggr_module) for m in self.convs}
+        if not self.convs or not kinds <= {SumAggregation, MeanAggregation}:
+            raise ValueError("edge weights are exact for sum and mean aggregation only")
+
+    @contextmanager
+    def attached(self, weight: Tensor) -> Iterator[None]:
+        """Within this block, every layer sees ``weight`` (one entry an edge of the list it is called with).
+
+        Shapes:
+            weight: ``(E,)``.
+        """
+        handles: list[Any] = []
+        for conv in self.convs:
+            takes = "edge_weight" in inspect.signature(conv.forward).parameters
+            if takes:
+                handles.append(conv.register_forward_pre_hook(_inject(weight), with_kwargs=True))
+            else:
+                handles.append(conv.register_message_forward_hook(_mask(weight)))
+            if isinstance(conv.aggr_module, MeanAggregation):
+                handles.append(conv.register_aggregate_forward_hook(_renormalise(weight)))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _inject(weight: Tensor) -> Any:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
+        bound.arguments["edge_weight"] = weight
+        return bound.args, bound.kwargs
+
+    return hook
+
+
+def _mask(weight: Tensor) -> Any:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        return output * _extended(weight, output.shape[0])[:, None]
+
+    return hook
+
+
+def _renormalise(weight: Tensor) -> Any:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        index = inputs[0]["index"]
+        full = _extended(weight, index.shape[0])
+        count = scatter(torch.ones_like(full), index, dim_size=output.shape[0], reduce="sum")
+        total = scatter(full, index, dim_size=output.shape[0], reduce="sum")
+        return output * (count / total.clamp(min=1.0))[:, None]
+
+    return hook
+
+
+def _extended(weight: Tensor, messages: int) -> Tensor:
+    """Self-loops that a layer appended itself are always present."""
+    extra = messages - weight.shape[0]
+    if extra < 0:
+        raise ValueError(f"a layer sends {messages} messages over {weight.shape[0]} edges")
+    return torch.cat([weight, weight.new_ones(extra)]) if extra else weight

@@ -1,0 +1,304 @@
+"""``Counterfactual``: what every explainer returns, readable and storable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from counteredge.decision import Label
+from counteredge.edits import EditSet
+from counteredge.errors import DataError
+from counteredge.schema import FeatureSchema
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Calls", "Counterfactual", "Prediction", "read_jsonl", "write_jsonl"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted label and its probability (1 for a regression value)."""
+
+    label: Label
+    probability: float
+
+    def describe(self, names: tuple[str, ...] = ()) -> str:
+        """For people: ``class 1 (p=0.98)``."""
+        if isinstance(self.label, int):
+            name = f" {names[self.label]}" if self.label < len(names) else ""
+            return f"class {self.label}{name} (p={self.probability:.2f})"
+        if isinstance(self.label, float):
+            return f"value {self.label:.4g}"
+        return f"labels {list(self.label)} (p={self.probability:.2f})"
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Oracle calls spent on one graph; one call is one graph evaluated once.
+
+    Attributes:
+        forward: Evaluations, the first prediction and the forward half of gradient passes included.
+        backward: Gradient passes.
+        to_first_valid: Forward calls until the first valid candidate was known; ``None`` when there was none.
+    """
+
+    forward: int
+    backward: int
+    to_first_valid: int | None
+
+
+@dataclass(eq=False)
+class Counterfactual:
+    """The answer for one graph. ``found=False`` is an answer too, with its reason, and has no edited graph.
+
+    Attributes:
+        index: Number of the graph in the caller's list.
+        original: The graph as given.
+        data: The edited graph, ``edits.apply(original)``; ``None`` when nothing was found.
+        edits: What changed.
+        before: Prediction on the original.
+        after: Prediction on the edited graph, by the untouched model.
+        found: Whether the untouched model flips on ``data``.
+        reason: Why nothing was found; empty otherwise.
+        stage: Which stage of the search found it.
+        minimal: Whether undoing any single edit loses the flip (checked on the untouched model); ``None`` if unchecked.
+        certified_lower_bound: ``k`` when enumeration proved that no set of fewer than ``k`` edge flips suffices.
+        calls: Oracle calls.
+        seconds: Wall time of the graph's batch, divided by the graphs in it.
+        relaxation: Which relaxed pass proposed edits, as measured: ``exact (dense)``, ``exact (weights)``, ``none``.
+        explainer: Name of the method.
+        preset: Its preset.
+        seed: Its seed.
+        parameters: Its options.
+        schema: Meaning of the feature columns.
+        label_names: Names of the classes.
+    """
+
+    index: int
+    original: Data
+    data: Data | None
+    edits: EditSet
+    before: Prediction
+    after: Prediction | None
+    found: bool
+    reason: str
+    stage: str
+    minimal: bool | None
+    certified_lower_bound: int | None
+    calls: Calls
+    seconds: float
+    relaxation: str
+    explainer: str
+    preset: str
+    seed: int
+    parameters: dict[str, Any] = field(default_factory=dict)
+    schema: FeatureSchema | None = None
+    label_names: tuple[str, ...] = ()
+
+    @property
+    def edit_ratio(self) -> float:
+        """Edge edits over size, GED / (n + |E|), undirected edges once; the paper calls it sparsity. Lower is better."""
+        src, dst = self.original.edge_index
+        n = int(self.original.x.shape[0])
+        off = src != dst
+        if not self.edits.directed:
+            src, dst = torch.minimum(src, dst), torch.maximum(src, dst)
+        edges = len(torch.unique((src * n + dst)[off]))
+        return self.edits.edge_count / (n + edges)
+
+    def __str__(self) -> str:
+        head = f"Counterfactual of graph {self.index} ({self.explainer}, {self.preset}): "
+        head += self.before.describe(self.label_names)
+        if not self.found or self.after is None:
+            return f"{head} -> not found: {self.reason}\n  {self.calls.forward} oracle calls, {self.seconds:.2f} s"
+        lines = [f"{head} -> {self.after.describe(self.label_names)}"]
+        shown = self.edits.describe(self.schema)
+        lines += [f"  {line}" for line in shown[:40]]
+        if len(shown) > 40:
+            lines.append(f"  ... and {len(shown) - 40} more")
+        count = f"{len(self.edits)} edit{'s' if len(self.edits) != 1 else ''}"
+        minimal = {True: ", one-minimal", False: ", not minimal", None: ""}[self.minimal]
+        proof = (
+            f", no {self.certified_lower_bound - 1} edge flip(s) suffice (enumerated)"
+            if self.certified_lower_bound is not None and self.certified_lower_bound > 1
+            else ""
+        )
+        lines.append(f"  {count}{minimal}{proof}; {self.calls.forward} oracle calls, {self.seconds:.2f} s")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def draw(self, path: str | Path | None = None) -> Figure:
+        """Picture of the original with its edits: added green, removed red and dashed, changed nodes ringed.
+
+        Args:
+            path: Where to save it (png, svg, pdf); nothing is written when ``None``.
+
+        Returns:
+            The matplotlib figure.
+        """
+        from counteredge.draw import draw
+
+        return draw(self, path)
+
+    def _repr_html_(self) -> str:
+        from counteredge.draw import to_html
+
+        return to_html(self)
+
+    # -- storage -----------------------------------------------------------------------------------------------------
+
+    def to_dict(self, *, timings: bool = True) -> dict[str, Any]:
+        """Plain values for JSON; without ``seconds`` when not ``timings``, for comparing runs."""
+        out: dict[str, Any] = {
+            "format": "counteredge.counterfactual",
+            "version": VERSION,
+            "index": self.index,
+            "explainer": self.explainer,
+            "preset": self.preset,
+            "seed": self.seed,
+            "parameters": self.parameters,
+            "found": self.found,
+            "reason": self.reason,
+            "stage": self.stage,
+            "before": _prediction(self.before),
+            "after": None if self.after is None else _prediction(self.after),
+            "edits": self.edits.to_dict(),
+            "minimal": self.minimal,
+            "certified_lower_bound": self.certified_lower_bound,
+            "calls": vars(self.calls),
+            "relaxation": self.relaxation,
+            "schema": None if self.schema is None else self.schema.to_dict(),
+            "label_names": list(self.label_names),
+            "original": _graph_to_dict(self.original),
+        }
+        if timings:
+            out["seconds"] = self.seconds
+        return out
+
+    def to_json(self, *, timings: bool = True) -> str:
+        """One line of versioned JSON."""
+        return json.dumps(self.to_dict(timings=timings), allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Counterfactual:
+        """Inverse of :meth:`to_dict`; reads every version ever written.
+
+        Raises:
+            DataError: When this is no counterfactual, or one of a later version.
+        """
+        if value.get("format") != "counteredge.counterfactual":
+            raise DataError("this JSON holds no counteredge counterfactual (its 'format' says otherwise)")
+        if not 1 <= value.get("version", 0) <= VERSION:
+            raise DataError(f"version {value.get('version')} of the format is newer than {VERSION}: update counteredge")
+        original = _graph_from_dict(value["original"])
+        edits = EditSet.from_dict(value["edits"])
+        calls = value["calls"]
+        return cls(
+            index=value["index"],
+            original=original,
+            data=edits.apply(original) if value["found"] else None,
+            edits=edits,
+            before=_read_prediction(value["before"]),
+            after=None if value["after"] is None else _read_prediction(value["after"]),
+            found=value["found"],
+            reason=value["reason"],
+            stage=value["stage"],
+            minimal=value["minimal"],
+            certified_lower_bound=value["certified_lower_bound"],
+            calls=Calls(calls["forward"], calls["backward"], calls["to_first_valid"]),
+            seconds=value.get("seconds", 0.0),
+            relaxation=value["relaxation"],
+            explainer=value["explainer"],
+            preset=value["preset"],
+            seed=value["seed"],
+            parameters=value["parameters"],
+            schema=None if value["schema"] is None else FeatureSchema.from_dict(value["schema"]),
+            label_names=tuple(value["label_names"]),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Counterfactual:
+        """Inverse of :meth:`to_json`."""
+        try:
+            value = json.loads(text)
+        except ValueError as e:
+            raise DataError(f"not JSON: {e}") from e
+        if not isinstance(value, dict):
+            raise DataError(f"expected a JSON object, got {type(value).__name__}")
+        return cls.from_dict(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Counterfactual) and self.to_dict() == other.to_dict()
+
+
+def write_jsonl(path: str | Path, counterfactuals: Iterable[Counterfactual], *, append: bool = False) -> None:
+    """Write one counterfactual a line."""
+    with Path(path).open("a" if append else "w", encoding="utf-8") as f:
+        for cf in counterfactuals:
+            f.write(cf.to_json() + "\n")
+            f.flush()
+
+
+def read_jsonl(path: str | Path) -> Iterator[Counterfactual]:
+    """Read what :func:`write_jsonl` wrote; a last line cut off by a crash is left out."""
+    lines = Path(path).read_text(encoding="utf-8").split("\n")
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            yield Counterfactual.from_json(line)
+        except DataError:
+            if number == len(lines) - 1:
+                return
+            raise
+
+
+def _prediction(p: Prediction) -> dict[str, Any]:
+    label = list(p.label) if isinstance(p.label, tuple) else p.label
+    return {"label": label, "probability": p.probability}
+
+
+def _read_prediction(value: dict[str, Any]) -> Prediction:
+    label = value["label"]
+    return Prediction(tuple(label) if isinstance(label, list) else label, value["probability"])
+
+
+def _graph_to_dict(data: Data) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in data.to_dict().items():
+        if isinstance(value, Tensor):
+            kind = str(value.dtype).removeprefix("torch.")
+            out[key] = {"dtype": kind, "shape": list(value.shape), "values": value.flatten().tolist()}
+        elif isinstance(value, str | int | float | bool) or value is None:
+            out[key] = {"value": value}
+    return out
+
+
+_DTYPES = {
+    str(d).removeprefix("torch."): d
+    for d in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+              torch.int8, torch.uint8, torch.bool)
+}  # fmt: skip
+
+
+def _graph_from_dict(value: dict[str, Any]) -> Data:
+    out = Data()
+    for key, item in value.items():
+        if "value" in item:
+            out[key] = item["value"]
+            continue
+        if item["dtype"] not in _DTYPES:
+            raise DataError(f"attribute {key!r} has dtype {item['dtype']!r}, which this version does not read")
+        out[key] = torch.tensor(item["values"], dtype=_DTYPES[item["dtype"]]).reshape(item["shape"])
+    return out

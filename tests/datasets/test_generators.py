@@ -1,0 +1,85 @@
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch_geometric.utils import coalesce, is_undirected, to_networkx
+
+from counteredge.datasets import load, tree_cycles
+from counteredge.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def thousand():
+    return tree_cycles(1000)
+
+
+def test_trees_are_trees_and_cycles_have_cycles(thousand):
+    for data in thousand:
+        graph = to_networkx(data, to_undirected=True)
+        assert len(graph) == 28
+        assert nx.is_connected(graph)
+        if int(data.y) == 0:
+            assert nx.is_tree(graph)
+        else:
+            cycles = nx.cycle_basis(graph)
+            assert len(cycles) in (1, 2)
+            assert sum(map(len, cycles)) == 8 == len({v for c in cycles for v in c})
+
+
+def test_statistics_of_the_paper(thousand):
+    assert sum(int(g.y) for g in thousand) == 500
+    edges = sum(g.num_edges for g in thousand) / 2 / len(thousand)
+    assert abs(edges - 27.75) <= 0.05
+
+
+def test_tensors(thousand):
+    for data in thousand.graphs[:20]:
+        assert data.x.dtype == torch.float32
+        assert torch.equal(data.x, torch.ones(28, 1))
+        assert data.y.dtype == torch.long
+        assert data.y.shape == (1,)
+        assert is_undirected(data.edge_index)
+        assert torch.equal(data.edge_index, coalesce(data.edge_index))
+        assert not data.has_self_loops()
+
+
+def test_node_numbers_give_nothing_away(thousand):
+    # every node number is on a cycle about equally often
+    on = np.zeros(28)
+    for data in thousand.graphs[1::2]:
+        for cycle in nx.cycle_basis(to_networkx(data, to_undirected=True)):
+            on[cycle] += 1
+    assert abs(on / 500 - 8 / 28).max() < 0.1
+
+
+def test_a_graph_depends_on_seed_and_number_alone():
+    few, many = load("tree-cycles", limit=3), load("TCR", limit=7)
+    assert [len(few), len(many)] == [3, 7]
+    for a, b in zip(few.graphs, many.graphs, strict=False):
+        assert torch.equal(a.edge_index, b.edge_index)
+    other = load("Tree-Cycles", seed=1, limit=3)
+    assert not all(
+        torch.equal(a.edge_index, b.edge_index) for a, b in zip(few.graphs, other.graphs, strict=True)
+    )
+
+
+def test_global_random_state_is_untouched():
+    before, before_torch = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    tree_cycles(3)
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before_torch)
+
+
+@pytest.mark.parametrize(("nodes", "share"), [(4, 0.3), (4, 0.99), (5, 0.5), (12, 0.9), (40, 0.2)])
+def test_any_size(nodes, share):
+    for data in tree_cycles(6, nodes, cycle_share=share):
+        graph = to_networkx(data, to_undirected=True)
+        assert len(graph) == nodes
+        assert nx.is_connected(graph)
+        assert nx.is_tree(graph) == (int(data.y) == 0)
+
+
+@pytest.mark.parametrize("bad", [{"nodes": 3}, {"graphs": -1}, {"seed": -1}, {"cycle_share": 0.0}])
+def test_bad_options(bad):
+    with pytest.raises(InputError, match="got"):
+        tree_cycles(**{"graphs": 1, **bad})
