@@ -1,8 +1,8 @@
 """counteredge: the smallest change to a graph that flips a trained GNN's prediction, verified on the model itself.
 
-    import counteredge as ce
-    cf = ce.XPlore().explain(model, data)
-    print(cf)
+import counteredge as ce
+cf = ce.XPlore().explain(model, data)
+print(cf)
 """
 
 from counteredge.edits import EditSet, EditSpace, FeatureEdit

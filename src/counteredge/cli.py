@@ -54,9 +54,7 @@ def _root() -> None:
     """Keep the subcommands named: more of them follow."""
 
 
-@app.command(
-    epilog="Example: counteredge explain --dataset MUTAG --explainer xplore --limit 50 --out runs/mutag"
-)
+@app.command(epilog="Example: counteredge explain --dataset MUTAG --explainer xplore --limit 50 --out runs/mutag")
 def explain(
     dataset: Annotated[str, typer.Option(help="MUTAG, or Tree-Cycles (which needs no file).")],
     out: Annotated[Path, typer.Option(help="Folder for the results; the same folder again resumes.")],
@@ -92,7 +90,12 @@ def explain(
         seed=seed,
     )
     result = run_explain(
-        spec, out, limit=limit, data_root=data_root, progress=not quiet, say=lambda t: console.print(t, style="dim")
+        spec,
+        out,
+        limit=limit,
+        data_root=data_root,
+        progress=not quiet,
+        say=lambda t: console.print(t, style="dim"),
     )
     table = Table(title=f"{result.summary['dataset']}: {explainer}, {preset.value}", show_header=False)
     for key, value in result.summary.items():

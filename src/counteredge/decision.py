@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 - the name that every PyTorch user knows
+from torch.nn import functional as F
 
 from counteredge.errors import InputError
 

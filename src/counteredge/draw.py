@@ -38,9 +38,7 @@ def draw(cf: Counterfactual, path: str | Path | None = None) -> Figure:
     """Draw one counterfactual; see :meth:`counteredge.Counterfactual.draw`."""
     figure = _figure((5.2, 5.2))
     _panel(figure.add_subplot(), cf)
-    figure.legend(
-        handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=8, handlelength=1.6
-    )
+    figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=8, handlelength=1.6)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
@@ -60,9 +58,7 @@ def gallery(cfs: Sequence[Counterfactual], path: str | Path | None = None, *, mo
     figure = _figure((3.3 * columns, 3.4 * rows + 0.4))
     for k, cf in enumerate(chosen):
         _panel(figure.add_subplot(rows, columns, k + 1), cf, small=True)
-    figure.legend(
-        handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=9, handlelength=1.6
-    )
+    figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=9, handlelength=1.6)
     if path is not None:
         figure.savefig(path, dpi=110)
     return figure
@@ -71,7 +67,13 @@ def gallery(cfs: Sequence[Counterfactual], path: str | Path | None = None, *, mo
 def _legend() -> list[Any]:
     from matplotlib.lines import Line2D
 
-    ring = {"marker": "o", "markersize": 9, "markerfacecolor": NODE, "markeredgewidth": 2.2, "color": "none"}
+    ring: dict[str, Any] = {
+        "marker": "o",
+        "markersize": 9,
+        "markerfacecolor": NODE,
+        "markeredgewidth": 2.2,
+        "color": "none",
+    }
     return [
         Line2D([], [], color=ADDED, lw=2.6, label="edge added"),
         Line2D([], [], color=REMOVED, lw=2.2, ls="--", label="edge removed"),
@@ -122,24 +124,27 @@ def _layout(graph: nx.Graph) -> dict[int, Any]:
 
 
 def _labels(cf: Counterfactual) -> dict[int, str]:
-    """Atom symbols (or category names) where the schema names them, node numbers otherwise."""
+    """Atom symbols (or category names) where named columns are one-hot, node numbers otherwise."""
     x, schema = cf.original.x, cf.schema
     numbers = {v: str(v) for v in range(int(x.shape[0]))}
-    if schema is None or x.dim() != 2:
+    named = [] if schema is None or x.dim() != 2 else [k for k, c in enumerate(schema.columns) if c.name]
+    if schema is None or not named or not bool(_onehot(x[:, named]).all()):
         return numbers
-    named = [k for k in schema.indices("onehot") if schema.columns[k].name and schema.columns[k].group == 0]
-    if not named:
-        return numbers
-    after = cf.data.x if cf.data is not None else x
+    names = [schema.columns[k].name for k in named]
+    old = x[:, named]
+    new = old if cf.data is None else cf.data.x[:, named]
     labels = {}
     for v in numbers:
-        old, new = (_category(t[v], named, schema.names) for t in (x, after))
-        labels[v] = old if old == new else f"{old}→{new}"
+        before = names[int(old[v].argmax())]
+        if torch.equal(old[v], new[v]):
+            labels[v] = before
+        else:
+            labels[v] = f"{before}→{names[int(new[v].argmax())] if bool(_onehot(new[v])) else '*'}"
     return labels
 
 
-def _category(row: torch.Tensor, columns: list[int], names: Sequence[str]) -> str:
-    return "+".join(names[k] for k in columns if row[k] != 0) or "?"
+def _onehot(rows: torch.Tensor) -> torch.Tensor:
+    return ((rows == 0) | (rows == 1)).all(-1) & (rows.sum(-1) == 1)
 
 
 def _plain(text: str) -> str:

@@ -150,8 +150,7 @@ class EditSet:
             tuple((int(i), int(j)) for i, j in value["added"]),
             tuple((int(i), int(j)) for i, j in value["removed"]),
             tuple(
-                FeatureEdit(e["node"], tuple(e["columns"]), tuple(e["old"]), tuple(e["new"]))
-                for e in value["features"]
+                FeatureEdit(e["node"], tuple(e["columns"]), tuple(e["old"]), tuple(e["new"])) for e in value["features"]
             ),
             bool(value["directed"]),
         )

@@ -143,9 +143,7 @@ def new_edge_values(key: str, values: Tensor, count: int) -> Tensor:
     return rows[counts.argmax()].expand(shape)
 
 
-def rebuild(
-    data: Data, removed: Tensor, added: Tensor, x: Tensor | None = None, *, directed: bool = False
-) -> Data:
+def rebuild(data: Data, removed: Tensor, added: Tensor, x: Tensor | None = None, *, directed: bool = False) -> Data:
     """A new ``Data`` with arcs removed and added; the rest, edge-aligned attributes included, carried along.
 
     Kept edges stay in their order, new edges follow. Every copy of a repeated edge goes with it. The input is not

@@ -214,7 +214,7 @@ class Oracle:
             z = self._pass(base, row, adj, x, self.exact)
         ids = base.ids[row]
         if z.requires_grad:
-            z.register_hook(lambda g: self._add(1, ids))
+            z.register_hook(lambda g: self._add(1, ids))  # type: ignore[no-untyped-call]
         return z
 
     def chunk(self, base: GraphBatch, *, gradients: bool = False) -> int:
@@ -260,8 +260,7 @@ class Oracle:
     ) -> Tensor:
         if not self.caller.takes_batch and len(row) > 1:
             one = [
-                self._run(base, row[k : k + 1], adj[k : k + 1], x[k : k + 1], twin, weights)
-                for k in range(len(row))
+                self._run(base, row[k : k + 1], adj[k : k + 1], x[k : k + 1], twin, weights) for k in range(len(row))
             ]
             return torch.cat(one)
         if twin is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -144,13 +145,36 @@ class FeatureSchema:
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain lists and dicts for JSON."""
         return [
-            {"kind": c.kind, "group": c.group, "lo": c.lo, "hi": c.hi, "name": c.name} for c in self.columns
+            {"kind": c.kind, "group": c.group, "lo": _bound(c.lo), "hi": _bound(c.hi), "name": c.name}
+            for c in self.columns
         ]
 
     @classmethod
     def from_dict(cls, columns: Sequence[dict[str, Any]]) -> FeatureSchema:
         """Inverse of :meth:`to_dict`."""
-        return cls(tuple(Column(**c) for c in columns))
+        return cls(
+            tuple(
+                Column(
+                    c["kind"],
+                    c["group"],
+                    float("-inf") if c["lo"] is None else c["lo"],
+                    float("inf") if c["hi"] is None else c["hi"],
+                    c["name"],
+                )
+                for c in columns
+            )
+        )
+
+    def as_numbers(self) -> FeatureSchema:
+        """The same columns read as plain numbers without bounds, as the paper's variants treat them."""
+        return FeatureSchema(
+            tuple(Column("continuous", lo=float("-inf"), hi=float("inf"), name=c.name) for c in self.columns)
+        )
+
+
+def _bound(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
 
 
 def _group_size(x: Tensor, zero_one: list[bool], start: int) -> int:

@@ -58,9 +58,7 @@ def test_a_graph_depends_on_seed_and_number_alone():
     for a, b in zip(few.graphs, many.graphs, strict=False):
         assert torch.equal(a.edge_index, b.edge_index)
     other = load("Tree-Cycles", seed=1, limit=3)
-    assert not all(
-        torch.equal(a.edge_index, b.edge_index) for a, b in zip(few.graphs, other.graphs, strict=True)
-    )
+    assert not all(torch.equal(a.edge_index, b.edge_index) for a, b in zip(few.graphs, other.graphs, strict=True))
 
 
 def test_global_random_state_is_untouched():

@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,17 +130,15 @@ def run_explain(
 def _explain_part(
     explainer: Any, oracle: TrainedModel, dataset: GraphDataset, part: list[int], space: EditSpace
 ) -> list[Counterfactual]:
-    from dataclasses import replace
-
     # the schema is the dataset's, so a graph's answer does not depend on which others share its part; the paper's
     # variants treat every column as a plain number
-    if explainer.preset != "paper":
-        space = replace(space, schema=dataset.schema)
+    schema = dataset.schema.as_numbers() if explainer.preset == "paper" else dataset.schema
+    space = replace(space, schema=schema)
     batch: list[Counterfactual] = explainer.explain(
         oracle.model, [dataset[i] for i in part], edits=space, progress=False
     )
     for i, cf in zip(part, batch, strict=True):
-        cf.index, cf.label_names, cf.schema = i, dataset.label_names, dataset.schema
+        cf.index, cf.label_names = i, dataset.label_names
     return batch
 
 

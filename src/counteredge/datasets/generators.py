@@ -14,9 +14,7 @@ from counteredge.schema import FeatureSchema
 __all__ = ["tree_cycles"]
 
 
-def tree_cycles(
-    graphs: int = 5000, nodes: int = 28, *, seed: int = 0, cycle_share: float = 0.3
-) -> GraphDataset:
+def tree_cycles(graphs: int = 5000, nodes: int = 28, *, seed: int = 0, cycle_share: float = 0.3) -> GraphDataset:
     """Trees (class 0) against trees with one or two cycles hung on by single edges (class 1).
 
     Classes alternate. One cycle or two are equally likely, so a default graph has 27.75 undirected edges on
@@ -45,9 +43,7 @@ def tree_cycles(
     if graphs < 0 or seed < 0:
         raise InputError(f"graphs and seed must be 0 or more, got graphs={graphs}, seed={seed}")
     if nodes < 4 or not 0 < cycle_share < 1:
-        raise InputError(
-            f"need at least 4 nodes and a cycle_share between 0 and 1, got {nodes=}, {cycle_share=}"
-        )
+        raise InputError(f"need at least 4 nodes and a cycle_share between 0 and 1, got {nodes=}, {cycle_share=}")
     on_cycles = min(max(3, round(cycle_share * nodes)), nodes - 1)
     made = []
     for i in range(graphs):

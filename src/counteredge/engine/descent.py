@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from counteredge.engine.masks import FeatureMode, Surrogate, additive_features, additive_start, adjacency, gated
+from counteredge.engine.masks import (
+    FeatureMode,
+    Surrogate,
+    additive_features,
+    additive_start,
+    adjacency,
+    gated,
+)
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search
 from counteredge.errors import InputError

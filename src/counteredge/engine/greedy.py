@@ -113,9 +113,7 @@ class _Tried:
                 return
             w = self.which[open_flips]
             total = cost[w] + search.moves.cost[rows[open_flips], self.move[open_flips]]
-            best = best_in_group(
-                rows[open_flips], [search.snap(total), search.snap(self.margin[open_flips])]
-            )
+            best = best_in_group(rows[open_flips], [search.snap(total), search.snap(self.margin[open_flips])])
             chosen = open_flips[best]
             state = search.moves.apply(self.front[self.which[chosen]], self.move[chosen])
             agreed = search.confirm(state)

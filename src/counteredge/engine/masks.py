@@ -10,7 +10,15 @@ from torch import Tensor
 from counteredge.engine.moves import Moves
 from counteredge.errors import InputError
 
-__all__ = ["FeatureMode", "Surrogate", "additive_features", "additive_start", "adjacency", "gated", "straight_through"]
+__all__ = [
+    "FeatureMode",
+    "Surrogate",
+    "additive_features",
+    "additive_start",
+    "adjacency",
+    "gated",
+    "straight_through",
+]
 
 FeatureMode = Literal["gating", "freedom", "additive"]
 Surrogate = Literal["identity", "sigmoid"]
@@ -22,9 +30,7 @@ def straight_through(value: Tensor, hard: Tensor) -> Tensor:
     return value + (hard - value).detach()
 
 
-def adjacency(
-    p: Tensor, moves: Moves, *, threshold: float, surrogate: Surrogate, temperature: float
-) -> Tensor:
+def adjacency(p: Tensor, moves: Moves, *, threshold: float, surrogate: Surrogate, temperature: float) -> Tensor:
     """The 0/1 adjacency that the edge variables stand for, differentiable through the estimator.
 
     ``T(P) = 1[P >= threshold]``: threshold 0 for logits (``sigmoid(P) >= 0.5``), 0.5 for the box ``[0, 1]`` of App. A.1.

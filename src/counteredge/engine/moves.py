@@ -92,7 +92,6 @@ class Moves:
         nf = allowed.feature_cost.to(torch.float64).expand(base.size, n, f).flatten(1)
         self.cost = torch.cat([pair_cost, nf, nf] if self.down else [pair_cost, nf], 1)
 
-
     def changed(self, s: State) -> Tensor:
         """Which units differ from the original, ``(S, units)``."""
         base = self.base
@@ -110,7 +109,7 @@ class Moves:
         """Which moves each state still may make, ``(S, M)``: allowed, no repetition, not on a unit already changed."""
         changed = self.changed(s)
         pair = self.flip[s.row] & ~changed[:, : self.pairs]
-        n, f = self.base.nodes, s.x.shape[2]
+        n = self.base.nodes
         fresh = ~changed[:, self.pairs :].view(-1, n, self.units)[:, :, self.unit_of]
         editable = self.allowed.features[s.row] & fresh
         if not s.x.is_floating_point():
@@ -171,8 +170,11 @@ class Moves:
             write = write % (n * f)
             node, col = write // f, write % f
             old = x[at, node]
-            value = torch.where(low, self.lo[col], torch.where(self.number[col], self.hi[col], 1 - old.gather(
-                1, col[:, None])[:, 0].to(torch.float64)))
+            value = torch.where(
+                low,
+                self.lo[col],
+                torch.where(self.number[col], self.hi[col], 1 - old.gather(1, col[:, None])[:, 0].to(torch.float64)),
+            )
             value = torch.where(self.onehot[col], torch.ones_like(value), value)
             new = torch.where(self.together[col] & self.onehot[col, None], torch.zeros_like(old), old)
             x[at, node] = new.scatter(1, col[:, None], value[:, None].to(x.dtype))
@@ -187,6 +189,4 @@ class Moves:
         if not base.directed:
             mask |= mask.transpose(1, 2).clone()
         entries = units[:, self.pairs :].view(-1, n, self.units)[:, :, self.unit_of]
-        return State(
-            s.row, torch.where(mask, base.adj[s.row], s.adj), torch.where(entries, base.x[s.row], s.x)
-        )
+        return State(s.row, torch.where(mask, base.adj[s.row], s.adj), torch.where(entries, base.x[s.row], s.x))

@@ -50,7 +50,13 @@ def _remove_edits(search: Search, rows: Tensor) -> None:
         alive = count > 1
         alive &= search.affordable(active, torch.where(alive, parts, torch.zeros_like(parts)))
         keep = alive.nonzero().flatten()
-        active, parts, single, count, changed = active[keep], parts[keep], single[keep], count[keep], changed[keep]
+        active, parts, single, count, changed = (
+            active[keep],
+            parts[keep],
+            single[keep],
+            count[keep],
+            changed[keep],
+        )
         if not len(active):
             return
         s = s[keep]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from tqdm import tqdm

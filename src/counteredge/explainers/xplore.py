@@ -17,7 +17,7 @@ from counteredge.engine.search import Search
 from counteredge.engine.shrink import shrink
 from counteredge.errors import CapabilityError, InputError
 from counteredge.explainers.base import Explainer
-from counteredge.schema import Column, FeatureSchema
+from counteredge.schema import FeatureSchema
 
 __all__ = ["XPlore"]
 
@@ -131,7 +131,12 @@ class XPlore(Explainer):
         """The options of the chosen preset."""
         if self.preset == "paper":
             return {**asdict(self.descent), "shrink": self.shrink}
-        return {**asdict(self.beam), "restarts": self.restarts, "certify": self.certify, "shrink": self.shrink}
+        return {
+            **asdict(self.beam),
+            "restarts": self.restarts,
+            "certify": self.certify,
+            "shrink": self.shrink,
+        }
 
     def describe_failure(self) -> str:
         """What was tried in vain."""
@@ -148,7 +153,7 @@ class XPlore(Explainer):
         if self.preset == "minimal":
             return super()._schema(graphs, space)
         width = 1 if graphs[0].x.dim() == 1 else int(graphs[0].x.shape[1])
-        return FeatureSchema(tuple(Column("continuous", lo=float("-inf"), hi=float("inf")) for _ in range(width)))
+        return FeatureSchema.fixed(width).as_numbers()
 
     def _search(self, search: Search) -> None:
         if self.preset == "paper":

@@ -18,7 +18,7 @@ def summarise(counterfactuals: Sequence[Counterfactual], labels: Sequence[int]) 
     - ``fidelity``: mean of ``max(0, 1[Phi(G) = y] - 1[Phi(G') = y])``, the paper's clipped form; 0 for a graph
       without a counterfactual.
     - ``mean_edge_edits``, ``mean_feature_edits``, ``mean_edit_ratio``: over the counterfactuals found; an undirected
-      edge and a one-hot swap count once; ratio = edge edits / (n + \\|E\\|).
+      edge and a one-hot swap count once; ratio = edge edits / (n + E).
     - ``one_minimal_share``: share of the found ones in which no single edit can be undone.
     - ``mean_oracle_calls``: forward calls a graph, failures included.
 

@@ -148,9 +148,7 @@ def _check(graphs: Sequence[Data], num_classes: int) -> list[Data]:
         raise InputError(f"training needs at least 2 graphs, got {len(graphs)}")
     for i, g in enumerate(graphs):
         if g.x is None or g.y is None or g.y.numel() != 1 or not 0 <= int(g.y) < num_classes:
-            raise InputError(
-                f"graph {i} needs x and one class y from 0 to {num_classes - 1}, got {g}, y={g.y}"
-            )
+            raise InputError(f"graph {i} needs x and one class y from 0 to {num_classes - 1}, got {g}, y={g.y}")
     return [Data(x=g.x.float(), edge_index=g.edge_index, y=g.y.reshape(1).long()) for g in graphs]
 
 
