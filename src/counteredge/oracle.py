@@ -72,7 +72,7 @@ class Oracle:
         model: Any module that maps graphs to class logits (or log-probabilities).
         forward_fn: ``(model, batch) -> output`` for models with unusual signatures.
         output_fn: Picks the logits out of what the model returns.
-        task: ``"multiclass"``, ``"binary"``, ``"multilabel"`` or ``"regression"``; guessed from the output when ``None``.
+        task: ``"multiclass"``, ``"binary"``, ``"multilabel"`` or ``"regression"``; guessed when ``None``.
         target: The wished class.
         desired: The wished range of a regression.
         memory: Bytes that one batched pass may take.
@@ -348,7 +348,8 @@ class Oracle:
 
     def _precise(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, raw: Tensor) -> Tensor:
         """Outputs at the probe states in double precision, or in the model's own where it insists on that."""
-        for self.precision in (torch.float64, self.caller.dtype):
+        for precision in (torch.float64, self.caller.dtype):
+            self.precision = precision
             try:
                 with torch.no_grad():
                     real = self._run(base, row, adj, x, None, None)

@@ -107,7 +107,7 @@ class Counterfactual:
 
     @property
     def edit_ratio(self) -> float:
-        """Edge edits over size, GED / (n + |E|), undirected edges once; the paper calls it sparsity. Lower is better."""
+        """Edge edits over size, GED / (n + |E|), undirected edges once: the paper's sparsity; lower is better."""
         src, dst = self.original.edge_index
         n = int(self.original.x.shape[0])
         off = src != dst

@@ -33,7 +33,7 @@ def straight_through(value: Tensor, hard: Tensor) -> Tensor:
 def adjacency(p: Tensor, moves: Moves, *, threshold: float, surrogate: Surrogate, temperature: float) -> Tensor:
     """The 0/1 adjacency that the edge variables stand for, differentiable through the estimator.
 
-    ``T(P) = 1[P >= threshold]``: threshold 0 for logits (``sigmoid(P) >= 0.5``), 0.5 for the box ``[0, 1]`` of App. A.1.
+    ``T(P) = 1[P >= threshold]``: threshold 0 for logits (``sigmoid(P) >= 0.5``), 0.5 for the box of App. A.1.
     Backwards either the identity, or a sigmoid of the given temperature (App. A.2). Undirected: only the upper triangle
     is a parameter, mirrored. Pairs that may not be flipped stay as they are.
 

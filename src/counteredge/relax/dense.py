@@ -108,7 +108,7 @@ class _Gather:
         self.weighted = bound.arguments.get("edge_weight") is not None
 
     def before(self, conv: MessagePassing, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        edge_index, _, kwargs = inputs
+        _, _, kwargs = inputs
         x = kwargs["x"][0] if isinstance(kwargs["x"], tuple) else kwargs["x"]
         self.x = x
         # the layer's own message passing then has nothing left to do

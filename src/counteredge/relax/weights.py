@@ -1,4 +1,4 @@
-"""Edge weights for models that have no dense twin: injected where a layer takes them, masked into messages elsewhere."""
+"""Edge weights for models that have no dense twin: injected where a layer takes them, else masked into messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["EdgeWeights"]
 class EdgeWeights:
     """Weighted evaluation on an edge list that contains absent pairs too, with weight 0.
 
-    Layers whose ``forward`` takes ``edge_weight`` get it there (GCN, GraphConv, TAG, ...); in the others each message is
+    Layers whose ``forward`` takes ``edge_weight`` get it there (GCN, GraphConv, TAG, ...); in the others a message is
     multiplied by its weight, which is exact for plain sums (GIN). Means are renormalised by the sum of the weights.
 
     Args:
