@@ -16,7 +16,7 @@ demo: $(STAMP)  ## counterfactuals of Tree-Cycles graphs that the package genera
 	$(BIN)/counteredge explain --dataset Tree-Cycles --explainer xplore --limit 200 --out runs/demo
 
 test: $(STAMP)  ## every test, with coverage
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
 
 check: $(STAMP)  ## lint, types, import contract
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ class ModelInputs:
 
     Shapes:
         x: ``(N, f)`` or ``(N,)``; edge_index: ``(2, E)``; batch: ``(N,)``; edge_weight: ``(E,)``;
-        edge_attr: ``(E, d)``.
+        edge_attr: ``(E, d)``; others: each ``(E, ...)``, further edge-aligned attributes by name (``edge_type``, ...).
     """
 
     x: Tensor
@@ -32,6 +32,7 @@ class ModelInputs:
     sources: list[Data]
     edge_weight: Tensor | None = None
     edge_attr: Tensor | None = None
+    others: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def graphs(self) -> int:
@@ -122,6 +123,7 @@ class Caller:
             "batch": inputs.batch,
             "edge_weight": cast(inputs.edge_weight),
             "edge_attr": cast(inputs.edge_attr),
+            **{key: cast(value) for key, value in inputs.others.items()},
         }
         if self.whole:
             data = Batch.from_data_list(inputs.sources)
@@ -162,8 +164,9 @@ def relaxed_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, *, edg
     sources = [base.graphs[i] for i in row.tolist()]
     if not edges:
         empty = torch.zeros(2, 0, dtype=torch.long, device=x.device)
-        none = [None if v is None else v[:0] for v in map(sources[0].get, ("edge_weight", "edge_attr"))]
-        return ModelInputs(flat, empty, graph, sources, *none)
+        none = {key: sources[0][key][:0] for key in base.edge_keys}
+        weight, attr = none.pop("edge_weight", None), none.pop("edge_attr", None)
+        return ModelInputs(flat, empty, graph, sources, weight, attr, none)
     mask = base.mask[row]
     pairs = mask[:, :, None] & mask[:, None, :]
     pairs &= ~torch.eye(base.nodes, dtype=torch.bool, device=x.device)
@@ -195,12 +198,10 @@ def discrete_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Mo
     k, src, dst, position = k[keep], src[keep], dst[keep], position[keep]
     kn, i, j = ((adj > 0.5) & (base.adj[row] < 0.5)).nonzero(as_tuple=True)
     index = torch.stack([torch.cat([start[k] + src, start[kn] + i]), torch.cat([start[k] + dst, start[kn] + j])])
-    values: dict[str, Tensor | None] = {}
-    for key in ("edge_weight", "edge_attr"):
-        if graphs[0].get(key) is None:
-            values[key] = None
-            continue
+    values: dict[str, Tensor] = {}
+    for key in base.edge_keys:
         old = torch.cat([g[key] for g in graphs])
         new = torch.cat([new_edge_values(key, g[key], 1) for g in graphs])
         values[key] = torch.cat([old[position], new[owner[kn]]])
-    return ModelInputs(flat, index, graph, sources, values["edge_weight"], values["edge_attr"])
+    weight, attr = values.pop("edge_weight", None), values.pop("edge_attr", None)
+    return ModelInputs(flat, index, graph, sources, weight, attr, values)

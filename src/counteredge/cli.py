@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +14,7 @@ from counteredge.errors import CounterEdgeError
 try:
     import typer
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 except ImportError as e:  # pragma: no cover - depends on the installation
     sys.exit(f"the command line needs more packages ({e.name}): pip install 'counteredge[cli,viz]'")
@@ -80,56 +83,51 @@ def explain(
     """
     from counteredge.bench import RunSpec, run_explain
 
-    console = Console(stderr=True, quiet=quiet)
-    spec = RunSpec(
-        dataset=dataset,
-        explainer=explainer,
-        preset=preset.value,
-        features=None if features is Variant.none else features.value,
-        edits=edits.value,
-        seed=seed,
-    )
-    result = run_explain(
-        spec,
-        out,
-        limit=limit,
-        data_root=data_root,
-        progress=not quiet,
-        say=lambda t: console.print(t, style="dim"),
-    )
-    table = Table(title=f"{result.summary['dataset']}: {explainer}, {preset.value}", show_header=False)
-    for key, value in result.summary.items():
-        if isinstance(value, float):
-            table.add_row(key, f"{value:.4g}")
-        elif isinstance(value, int | str):
-            table.add_row(key, str(value))
-    printed = Console(quiet=quiet)
-    printed.print(table)
-    printed.print(f"Picture: {result.files['gallery']}", soft_wrap=True, highlight=False)
-    printed.print(f"Table:   {result.files['summary']}", soft_wrap=True, highlight=False)
-    printed.print(f"Results: {result.files['counterfactuals']}", soft_wrap=True, highlight=False)
+    with _plain_errors():
+        console = Console(stderr=True, quiet=quiet)
+        spec = RunSpec(
+            dataset=dataset,
+            explainer=explainer,
+            preset=preset.value,
+            features=None if features is Variant.none else features.value,
+            edits=edits.value,
+            seed=seed,
+        )
+        result = run_explain(
+            spec,
+            out,
+            limit=limit,
+            data_root=data_root,
+            progress=not quiet,
+            say=lambda t: console.print(t, style="dim"),
+        )
+        table = Table(title=f"{result.summary['dataset']}: {explainer}, {preset.value}", show_header=False)
+        for key, value in result.summary.items():
+            if isinstance(value, float):
+                table.add_row(key, f"{value:.4g}")
+            elif isinstance(value, int | str):
+                table.add_row(key, str(value))
+        printed = Console(quiet=quiet)
+        printed.print(table)
+        printed.print(f"Picture: {result.files['gallery']}", soft_wrap=True, highlight=False)
+        printed.print(f"Table:   {result.files['summary']}", soft_wrap=True, highlight=False)
+        printed.print(f"Results: {result.files['counterfactuals']}", soft_wrap=True, highlight=False)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Errors meant for people become one line, without a traceback; Ctrl-C says what is kept."""
+    console = Console(stderr=True)
+    try:
+        yield
+    except CounterEdgeError as e:
+        console.print(f"[bold red]error:[/] {escape(str(e))}", soft_wrap=True, highlight=False)
+        raise typer.Exit(2) from e
+    except KeyboardInterrupt as e:
+        console.print("\nStopped. What is finished is kept; the same command goes on from there.")
+        raise typer.Exit(130) from e
 
 
 def main() -> None:
-    """Entry point: errors meant for people become one line, without a traceback."""
-    try:
-        app(standalone_mode=False)
-    except CounterEdgeError as e:
-        Console(stderr=True).print(f"[bold red]error:[/] {_escape(str(e))}", soft_wrap=True, highlight=False)
-        sys.exit(2)
-    except (typer.Abort, KeyboardInterrupt):
-        Console(stderr=True).print("\nStopped. What is finished is kept; the same command goes on from there.")
-        sys.exit(130)
-    except typer.Exit as e:
-        sys.exit(e.exit_code)
-    except Exception as e:
-        if hasattr(e, "show") and hasattr(e, "exit_code"):  # click's own usage errors
-            e.show()
-            sys.exit(e.exit_code)
-        raise
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+    """Entry point."""
+    app()

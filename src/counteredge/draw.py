@@ -109,7 +109,8 @@ def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
         linewidths=[2.4 if v in ringed else 0.7 for v in range(n)],
     )
     if not dense:
-        nx.draw_networkx_labels(graph, place, _labels(cf), font_size=6.5 if small else 9, ax=axes)
+        labels = {v: _plain(text) for v, text in _labels(cf).items()}
+        nx.draw_networkx_labels(graph, place, labels, font_size=6.5 if small else 9, ax=axes)
     axes.set_title(_title(cf), fontsize=8 if small else 11)
     axes.set_axis_off()
     axes.margins(0.08)

@@ -232,8 +232,8 @@ class EditSpace:
         if schema.width != width:
             raise InputError(f"the schema describes {schema.width} columns but x has {width}")
         for k in self.frozen_features:
-            if not 0 <= k < width:
-                raise InputError(f"frozen_features names column {k} but x has columns 0..{width - 1}")
+            if isinstance(k, str) or not 0 <= k < width:
+                raise InputError(f"frozen_features names column {k!r} but x has columns 0..{width - 1}")
         like = batch.adj
         flip = batch.mask[:, :, None] & batch.mask[:, None, :]
         flip &= ~torch.eye(batch.nodes, dtype=torch.bool, device=like.device)
@@ -251,7 +251,7 @@ class EditSpace:
             cost[b, :k, :k] = torch.where(present, remove, add)
         if not bool((cost > 0).all()):
             raise InputError("edge costs must be positive; freeze a pair with frozen_edges instead")
-        if bool((gamma.abs() > 1).any()):
+        if not bool((gamma.abs() <= 1).all()):
             raise InputError("gamma must lie in [-1, 1]")
         flip &= gamma > -1
         cost = cost / (1 + gamma).clamp(min=1e-12)
@@ -271,7 +271,7 @@ class EditSpace:
 def _square(value: float | Tensor | PerGraph, data: Data, n: int, name: str, like: Tensor) -> Tensor:
     found = value(data) if callable(value) else value
     tensor = torch.as_tensor(found, dtype=like.dtype, device=like.device)
-    if tensor.dim() == 2 and tuple(tensor.shape) != (n, n):
+    if tensor.dim() != 0 and tuple(tensor.shape) != (n, n):
         raise InputError(f"{name} has shape {tuple(tensor.shape)} but the graph has {n} nodes")
     return tensor.expand(n, n)
 

@@ -20,6 +20,7 @@ __all__ = [
     "check_graph",
     "content_key",
     "edge_attributes",
+    "edge_keys",
     "is_directed",
     "new_edge_values",
     "rebuild",
@@ -29,7 +30,7 @@ BUCKET = 8  # graphs whose sizes round up to the same multiple of this share a b
 
 
 def as_graph_list(graphs: Data | Iterable[Data]) -> tuple[list[Data], bool]:
-    """Accept a ``Data``, a ``Batch``, a list or a dataset; tell whether it was a single graph.
+    """Accept a ``Data``, a ``Batch``, a list, a dataset or a ``DataLoader``; tell whether it was a single graph.
 
     Returns:
         The graphs and ``True`` when exactly one ``Data`` was given.
@@ -47,6 +48,8 @@ def as_graph_list(graphs: Data | Iterable[Data]) -> tuple[list[Data], bool]:
     if not hasattr(graphs, "__iter__") and not hasattr(graphs, "__getitem__"):
         raise InputError(f"expected a Data, a list of Data, a Batch or a dataset, got {type(graphs).__name__}")
     items = list(graphs)
+    if any(isinstance(g, Batch) for g in items):  # a DataLoader: its batches are taken apart again
+        items = [g for b in items for g in (b.to_data_list() if isinstance(b, Batch) else [b])]
     for i, g in enumerate(items):
         if isinstance(g, HeteroData):
             raise CapabilityError(f"graph {i} is HeteroData: convert it with .to_homogeneous() first")
@@ -76,8 +79,14 @@ def edge_attributes(data: Data) -> list[str]:
     return names
 
 
+def edge_keys(graphs: Sequence[Data]) -> tuple[str, ...]:
+    """Names of the edge-aligned attributes that all of the graphs have."""
+    first, *others = [edge_attributes(g) for g in graphs]
+    return tuple(key for key in first if all(key in names for names in others))
+
+
 def _finite(name: str, value: Tensor, where: str, row: str) -> None:
-    if not value.is_floating_point():
+    if not value.is_floating_point() or not value.numel():
         return
     bad = (~torch.isfinite(value)).reshape(value.shape[0], -1).nonzero()
     if len(bad):
@@ -96,6 +105,14 @@ def check_graph(data: Data, where: str = "graph") -> None:
     if data.x is None:
         raise InputError(f"{where} has no node features x; add some, e.g. torch_geometric.transforms.Constant()")
     x, edges = data.x, data.edge_index
+    for name, value in (("x", x), ("edge_index", edges)):
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            kind = f"a {value.layout} tensor" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise InputError(f"{where}: {name} must be a dense torch tensor, got {kind}")
+    if x.device != edges.device:
+        raise InputError(f"{where}: x is on {x.device} but edge_index is on {edges.device}")
+    if x.is_meta:
+        raise InputError(f"{where} is on the meta device, it holds no values")
     if x.dim() not in (1, 2):
         raise InputError(f"{where}: x must have shape (n, f), got {tuple(x.shape)}")
     if x.shape[0] == 0:
@@ -127,8 +144,8 @@ def is_directed(data: Data) -> bool:
 def content_key(data: Data) -> int:
     """A 63-bit number that depends on the graph alone: seeds its random draws, alone or in any batch."""
     digest = hashlib.sha256()
-    digest.update(data.edge_index.detach().cpu().contiguous().numpy().tobytes())
-    digest.update(data.x.detach().cpu().contiguous().numpy().tobytes())
+    for value in (data.edge_index, data.x):  # as bytes: numpy knows no bfloat16
+        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return int.from_bytes(digest.digest()[:8], "little") >> 1
 
 
@@ -192,6 +209,8 @@ class GraphBatch:
         loops: Weight of each node's self-loops, which are kept and never edited.
         mask: ``True`` at real nodes.
         directed: Whether single arcs are edited; otherwise a pair is one edit.
+        edge_keys: Names of the edge-aligned attributes that all of the graphs have.
+        unit: Whether every present arc weighs 1.
 
     Shapes:
         ids: ``(B,)``; x: ``(B, n, f)``; adj, weight: ``(B, n, n)``; loops, mask: ``(B, n)``.
@@ -205,6 +224,8 @@ class GraphBatch:
     loops: Tensor
     mask: Tensor
     directed: bool
+    edge_keys: tuple[str, ...]
+    unit: bool
 
     @property
     def size(self) -> int:
@@ -266,21 +287,8 @@ class GraphBatch:
         adj = present.masked_fill(eye, 0.0)
         weight = torch.where(adj > 0, total, torch.ones_like(total))
         numbers = torch.tensor(list(range(size)) if ids is None else list(ids), device=device)
-        return cls(tuple(graphs), numbers, x, adj, weight, loops, mask, directed)
-
-    def select(self, rows: Tensor) -> GraphBatch:
-        """The sub-batch of the given rows, ``(K,)``."""
-        index = rows.tolist()
-        return GraphBatch(
-            tuple(self.graphs[i] for i in index),
-            self.ids[rows],
-            self.x[rows],
-            self.adj[rows],
-            self.weight[rows],
-            self.loops[rows],
-            self.mask[rows],
-            self.directed,
-        )
+        unit = bool((weight == 1).all())
+        return cls(tuple(graphs), numbers, x, adj, weight, loops, mask, directed, edge_keys(graphs), unit)
 
     def to_data(self, row: int, adj: Tensor, x: Tensor) -> Data:
         """Graph ``row`` with edited adjacency and features, as ``Data`` in the user's own dtypes.
@@ -330,11 +338,14 @@ def buckets(
 
     Raises:
         BudgetError: When a single graph does not fit, before anything is allocated.
+        InputError: When a directed graph is to be edited by undirected pairs.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for i, g in enumerate(graphs):
         n = int(g.x.shape[0])
         arcs = is_directed(g) if directed is None else directed
+        if not arcs and is_directed(g):
+            raise InputError(f"graph {i} is directed, it cannot be edited by undirected pairs: leave directed at None")
         groups.setdefault((arcs, -(-n // BUCKET), g.x.dtype, g.x.dim()), []).append(i)
     for (arcs, *_), members in sorted(groups.items(), key=lambda kv: (kv[0][0], kv[0][1], str(kv[0][2:]))):
         n = max(int(graphs[i].x.shape[0]) for i in members)

@@ -15,7 +15,7 @@ from torch_geometric.data import Batch, Data
 from counteredge.calling import Caller, ModelInputs, discrete_inputs, relaxed_inputs
 from counteredge.decision import Decision, Task
 from counteredge.errors import BudgetError, InputError, ModelError
-from counteredge.graphs import GraphBatch, check_graph
+from counteredge.graphs import GraphBatch, check_graph, edge_keys
 from counteredge.relax import DenseTwin, EdgeWeights
 
 __all__ = ["Oracle", "untouched"]
@@ -34,11 +34,14 @@ def untouched(model: nn.Module) -> Iterator[None]:
     meanwhile, since they would answer for another graph.
     """
     modules = [(m, dict(m.__dict__)) for m in model.modules()]
+    registered = [(m._buffers, dict(m._buffers)) for m in model.modules()]
     buffers = [(b, b.detach().clone()) for b in model.buffers()]
     gradients = [(p, p.grad, p.requires_grad) for p in model.parameters()]
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002 - the user's global state
     try:
         model.eval()
+        for parameter in model.parameters():
+            parameter.grad = None  # set aside: a backward pass would add to it in place
         for module, attributes in modules:
             for name in attributes:
                 if name.startswith("_cached"):
@@ -50,12 +53,16 @@ def untouched(model: nn.Module) -> Iterator[None]:
         for module, attributes in modules:
             module.__dict__.clear()
             module.__dict__.update(attributes)
+        for held, names in registered:
+            held.clear()
+            held.update(names)
         for buffer, value in buffers:
             if not torch.equal(buffer, value):
                 buffer.data.copy_(value)
         for parameter, gradient, required in gradients:
             parameter.grad = gradient
-            parameter.requires_grad_(required)
+            if parameter.requires_grad != required:
+                parameter.requires_grad_(required)
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
         random.setstate(states[2])
@@ -127,6 +134,10 @@ class Oracle:
         widths = sorted({1 if g.x.dim() == 1 else int(g.x.shape[1]) for g in graphs})
         if len(widths) > 1:
             raise InputError(f"the graphs have different numbers of feature columns: {widths}")
+        for key in ("edge_weight", "edge_attr"):
+            have = [g.get(key) is not None for g in graphs]
+            if any(have) and not all(have):
+                raise InputError(f"graph {have.index(False)} has no {key} but others do: give all of them one, or none")
         if self.caller.device is not None and graphs[0].x.device != self.caller.device:
             raise InputError(f"the model is on {self.caller.device} but the graphs are on {graphs[0].x.device}")
         with untouched(self.model):
@@ -142,7 +153,7 @@ class Oracle:
 
     def _count(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Counts on the model's own forward, so a call past this class is counted as well."""
-        batch = kwargs.get("batch")
+        batch = {**dict(zip(self.caller.names, args, strict=False)), **kwargs}.get("batch")
         for value in (*args, *kwargs.values()):
             if isinstance(value, Data):
                 batch = value.get("batch")
@@ -265,8 +276,8 @@ class Oracle:
             return torch.cat(one)
         if twin is not None:
             inputs = relaxed_inputs(base, row, adj, x, edges=False)
-            weighted = adj * base.weight[row]
-            plain = weighted if base.graphs[0].get("edge_weight") is None else adj
+            weighted = adj if base.unit else adj * base.weight[row]
+            plain = adj if "edge_weight" in base.edge_keys else weighted
             with twin.attached(weighted, plain, base.loops[row], base.mask[row]):
                 out = self.caller(inputs, self.precision)
         elif weights is not None:
@@ -335,7 +346,11 @@ class Oracle:
                 ) from e
         if not torch.equal(raw, again) and not bool(torch.isnan(raw).any()):
             raise ModelError("the model answers differently on the same graph in eval mode; it must be deterministic")
-        if raw.dim() == 2 and raw.shape[0] == g.x.shape[0] > 1:
+        squeezed = raw.dim() == 1 and raw.shape[0] == g.x.shape[0] > 1 and self.caller.takes_batch
+        if squeezed:  # one number a node, or as many classes as this graph has nodes? two graphs tell
+            with torch.no_grad():
+                squeezed = self.caller(_stack([g, g])).dim() == 1
+        if squeezed or (raw.dim() == 2 and raw.shape[0] == g.x.shape[0] > 1):
             raise ModelError(
                 f"the model returned {raw.shape[0]} rows for one graph with {g.x.shape[0]} nodes: node-level models "
                 "are not supported here, only models with one prediction a graph"
@@ -369,11 +384,10 @@ def _stack(graphs: Sequence[Data]) -> ModelInputs:
     graph = torch.repeat_interleave(torch.arange(len(graphs)), sizes).to(device)
     index = torch.cat([g.edge_index + s for g, s in zip(graphs, start, strict=True)], 1)
 
-    def joined(key: str) -> Tensor | None:
-        return torch.cat([g[key] for g in graphs]) if graphs[0].get(key) is not None else None
-
     x = torch.cat([g.x for g in graphs])
-    return ModelInputs(x, index, graph, list(graphs), joined("edge_weight"), joined("edge_attr"))
+    edges = {key: torch.cat([g[key] for g in graphs]) for key in edge_keys(graphs)}
+    weight, attr = edges.pop("edge_weight", None), edges.pop("edge_attr", None)
+    return ModelInputs(x, index, graph, list(graphs), weight, attr, edges)
 
 
 def _probe_states(base: GraphBatch) -> tuple[Tensor, Tensor]:

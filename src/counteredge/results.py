@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,7 +160,10 @@ class Counterfactual:
     # -- storage -----------------------------------------------------------------------------------------------------
 
     def to_dict(self, *, timings: bool = True) -> dict[str, Any]:
-        """Plain values for JSON; without ``seconds`` when not ``timings``, for comparing runs."""
+        """Plain values for JSON; without ``seconds`` when not ``timings``, for comparing runs.
+
+        Attributes of the graph that are neither tensors nor plain values (arrays, molecules, ...) are left out.
+        """
         out: dict[str, Any] = {
             "format": "counteredge.counterfactual",
             "version": VERSION,
@@ -195,12 +199,22 @@ class Counterfactual:
         """Inverse of :meth:`to_dict`; reads every version ever written.
 
         Raises:
-            DataError: When this is no counterfactual, or one of a later version.
+            DataError: When this is no counterfactual, a damaged one, or one of a later version.
         """
         if value.get("format") != "counteredge.counterfactual":
             raise DataError("this JSON holds no counteredge counterfactual (its 'format' says otherwise)")
-        if not 1 <= value.get("version", 0) <= VERSION:
-            raise DataError(f"version {value.get('version')} of the format is newer than {VERSION}: update counteredge")
+        version = value.get("version")
+        if not isinstance(version, int) or version < 1:
+            raise DataError(f"version {version!r} is no version of the format (1 to {VERSION})")
+        if version > VERSION:
+            raise DataError(f"version {version} of the format is newer than {VERSION}: update counteredge")
+        try:
+            return cls._read(value)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError) as e:
+            raise DataError(f"this counterfactual is damaged: {type(e).__name__} {e}") from e
+
+    @classmethod
+    def _read(cls, value: dict[str, Any]) -> Counterfactual:
         original = _graph_from_dict(value["original"])
         edits = EditSet.from_dict(value["edits"])
         calls = value["calls"]
@@ -258,20 +272,29 @@ def read_jsonl(path: str | Path) -> Iterator[Counterfactual]:
             continue
         try:
             yield Counterfactual.from_json(line)
-        except DataError:
-            if number == len(lines) - 1:
+        except DataError as e:
+            if number == len(lines) - 1 and isinstance(e.__cause__, json.JSONDecodeError):
                 return
             raise
 
 
 def _prediction(p: Prediction) -> dict[str, Any]:
-    label = list(p.label) if isinstance(p.label, tuple) else p.label
-    return {"label": label, "probability": p.probability}
+    label = list(p.label) if isinstance(p.label, tuple) else _number(p.label)
+    return {"label": label, "probability": _number(p.probability)}
+
+
+def _number(value: float) -> float | str:
+    """JSON has no NaN and no infinity: they are written as text."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _numbers(values: list[Any]) -> list[Any]:
+    return [float(v) if isinstance(v, str) else v for v in values]
 
 
 def _read_prediction(value: dict[str, Any]) -> Prediction:
     label = value["label"]
-    return Prediction(tuple(label) if isinstance(label, list) else label, value["probability"])
+    return Prediction(tuple(label) if isinstance(label, list) else _numbers([label])[0], float(value["probability"]))
 
 
 def _graph_to_dict(data: Data) -> dict[str, Any]:
@@ -279,26 +302,40 @@ def _graph_to_dict(data: Data) -> dict[str, Any]:
     for key, value in data.to_dict().items():
         if isinstance(value, Tensor):
             kind = str(value.dtype).removeprefix("torch.")
-            out[key] = {"dtype": kind, "shape": list(value.shape), "values": value.flatten().tolist()}
-        elif isinstance(value, str | int | float | bool) or value is None:
-            out[key] = {"value": value}
+            if value.layout != torch.strided or kind not in _DTYPES:
+                raise DataError(f"attribute {key!r} of the graph ({value.layout}, {kind}) cannot be written as JSON")
+            flat = (torch.view_as_real(value) if value.is_complex() else value).flatten().tolist()
+            out[key] = {"dtype": kind, "shape": list(value.shape), "values": [_number(v) for v in flat]}
+        elif isinstance(value, float) and not math.isfinite(value):
+            out[key] = {"number": _number(value)}
+        else:
+            try:
+                out[key] = {"value": json.loads(json.dumps(value, allow_nan=False))}  # as JSON gives it back
+            except (TypeError, ValueError):
+                continue
     return out
 
 
 _DTYPES = {
     str(d).removeprefix("torch."): d
     for d in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
-              torch.int8, torch.uint8, torch.bool)
+              torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.complex64,
+              torch.complex128)
 }  # fmt: skip
 
 
 def _graph_from_dict(value: dict[str, Any]) -> Data:
     out = Data()
     for key, item in value.items():
-        if "value" in item:
-            out[key] = item["value"]
+        if "value" in item or "number" in item:
+            out[key] = item["value"] if "value" in item else float(item["number"])
             continue
         if item["dtype"] not in _DTYPES:
             raise DataError(f"attribute {key!r} has dtype {item['dtype']!r}, which this version does not read")
-        out[key] = torch.tensor(item["values"], dtype=_DTYPES[item["dtype"]]).reshape(item["shape"])
+        dtype = _DTYPES[item["dtype"]]
+        if dtype.is_complex:
+            pairs = torch.tensor(_numbers(item["values"]), dtype=dtype.to_real()).reshape(*item["shape"], 2)
+            out[key] = torch.view_as_complex(pairs)
+        else:
+            out[key] = torch.tensor(_numbers(item["values"]), dtype=dtype).reshape(item["shape"])
     return out

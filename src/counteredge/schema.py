@@ -189,4 +189,5 @@ def _group_size(x: Tensor, zero_one: list[bool], start: int) -> int:
     if not len(complete):
         return 0
     # the longest block that still sums to one takes in categories that these graphs do not show
-    return int(complete[-1]) + 1
+    size = int(complete[-1]) + 1
+    return size if size > 1 else 0  # a column of ones alone is constant, no choice among categories

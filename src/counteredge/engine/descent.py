@@ -7,7 +7,7 @@ One loop serves the published XPlore (Algorithm 1) and the escalation of the def
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -105,7 +105,7 @@ def _start(search: Search, rows: Tensor, options: DescentOptions, seed: int, res
     if options.features == "additive":
         draw = noise_like(graphs, base.nodes, x.shape[2], seed, 2 * restart + 1).to(device)
         return p, additive_start(x, search.moves) + options.noise * draw.clamp(-2, 2) * 0.5
-    return p, torch.ones_like(x)
+    return p, torch.ones_like(x, dtype=torch.float64)
 
 
 def descend(
@@ -146,6 +146,8 @@ def _descend_part(
     tick: Callable[[], None],
 ) -> None:
     base, moves = search.base, search.moves
+    if not base.x.is_floating_point():
+        options = replace(options, features=None)  # indices and counts have no slope to follow
     a, x, y0 = base.adj[rows], base.x[rows], search.y0[rows]
     flip, editable = moves.allowed.flip[rows], moves.allowed.features[rows]
     p, v = (t.clone().requires_grad_() for t in _start(search, rows, options, seed, restart))
@@ -156,6 +158,9 @@ def _descend_part(
     best = torch.full((len(rows),), float("inf"), dtype=torch.float64)
     kept = State(rows, a.clone(), x.clone())
     for t in range(options.iterations):
+        if search.late():
+            search.stopped[rows] = True
+            break
         heat = options.temperature * options.anneal ** (t / max(1, options.iterations - 1))
         soft = adjacency(p, moves, threshold=options.threshold, surrogate=options.surrogate, temperature=heat)
         a_hat = torch.where(flip, soft, a)

@@ -115,7 +115,7 @@ class _Tried:
             total = cost[w] + search.moves.cost[rows[open_flips], self.move[open_flips]]
             best = best_in_group(rows[open_flips], [search.snap(total), search.snap(self.margin[open_flips])])
             chosen = open_flips[best]
-            state = search.moves.apply(self.front[self.which[chosen]], self.move[chosen])
+            state = search.moves.apply(self.front, self.move[chosen], self.which[chosen])
             agreed = search.confirm(state)
             search.accept(state[agreed.nonzero().flatten()], stage)
             self.flip[chosen[~agreed]] = False
@@ -130,7 +130,7 @@ class _Tried:
         # keep a reserve, since the same set of edits is reached in several orders
         spare = best_in_group(rows[alive], [search.snap(self.margin[alive])], keep=4 * width)
         chosen = alive[spare]
-        state = search.moves.apply(self.front[self.which[chosen]], self.move[chosen])
+        state = search.moves.apply(self.front, self.move[chosen], self.which[chosen])
         first = _first_of_equals(search, state)
         kept = best_in_group(state.row[first], [], keep=width)
         return state[first[kept]]

@@ -154,9 +154,13 @@ class Moves:
             down = (g_x * (self.lo.to(g_x.dtype) - s.x)).flatten(1)
         return torch.cat([pair, up, down] if self.down else [pair, up], 1)
 
-    def apply(self, s: State, move: Tensor) -> State:
-        """Each state after its move, ``(S,)`` numbers."""
-        adj, x = s.adj.clone(), s.x.clone()
+    def apply(self, s: State, move: Tensor, which: Tensor | None = None) -> State:
+        """Each state after its move; state ``which[k]`` after ``move[k]`` when ``which`` is given.
+
+        Shapes:
+            move, which: ``(K,)``.
+        """
+        row, adj, x = (t.clone() if which is None else t[which] for t in (s.row, s.adj, s.x))
         n, f = self.base.nodes, x.shape[2]
         at = (move < self.pairs).nonzero().flatten()
         i, j = self.i[move[at]], self.j[move[at]]
@@ -178,7 +182,7 @@ class Moves:
             value = torch.where(self.onehot[col], torch.ones_like(value), value)
             new = torch.where(self.together[col] & self.onehot[col, None], torch.zeros_like(old), old)
             x[at, node] = new.scatter(1, col[:, None], value[:, None].to(x.dtype))
-        return State(s.row, adj, x)
+        return State(row, adj, x)
 
     def undo(self, s: State, units: Tensor) -> State:
         """Each state with the given units back to the original, ``(S, units)`` boolean."""

@@ -104,7 +104,7 @@ class Search:
         Shapes:
             which: ``(K,)``, index into ``s``; move: ``(K,)``; returns two ``(K,)``.
         """
-        return self._in_parts(len(which), lambda part: self.moves.apply(s[which[part]], move[part]))
+        return self._in_parts(len(which), lambda part: self.moves.apply(s, move[part], which[part]))
 
     def try_undos(self, s: State, which: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
         """Margins and flips after units went back to the original. ``units``: ``(K, units)`` boolean."""
@@ -112,7 +112,13 @@ class Search:
 
     def _in_parts(self, count: int, make: Callable[[slice], State]) -> tuple[Tensor, Tensor]:
         step = self.oracle.chunk(self.base)
-        parts = [self.margins(make(slice(k, k + step))) for k in range(0, count, step)]
+        parts: list[tuple[Tensor, Tensor]] = []
+        for k in range(0, count, step):
+            if self.late():  # what was not looked at is no answer
+                rest = torch.full((count - k,), float("inf"), dtype=torch.float64, device=self.base.adj.device)
+                parts.append((rest, torch.zeros_like(rest, dtype=torch.bool)))
+                break
+            parts.append(self.margins(make(slice(k, k + step))))
         if not parts:
             empty = torch.zeros(0, dtype=torch.float64, device=self.base.adj.device)
             return empty, empty.bool()
@@ -200,13 +206,17 @@ class Search:
             self.stage[r] = stage
         self.on_done(fresh)
 
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return self.deadline is not None and time.monotonic() > self.deadline
+
     def affordable(self, rows: Tensor, calls: Tensor) -> Tensor:
         """Which graphs may still spend ``calls`` (and one to verify); the others stop for good, ``(R,)`` boolean."""
         fits = torch.ones(len(rows), dtype=torch.bool)
         if self.budget.calls is not None:
             spent = self.oracle.forward_calls[self.base.ids[rows]]
             fits = spent + calls + 1 <= self.budget.calls
-        if self.deadline is not None and time.monotonic() > self.deadline:
+        if self.late():
             fits[:] = False
         fits &= ~self.stopped[rows]
         self.stopped[rows[~fits]] = True

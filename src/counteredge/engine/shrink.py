@@ -27,8 +27,8 @@ def shrink(search: Search, rows: Tensor) -> None:
     """
     before = State(rows, search.state.adj[rows].clone(), search.state.x[rows].clone())
     _remove_edits(search, rows)
-    if _approach_numbers(search, rows):
-        _remove_edits(search, rows)  # smaller numbers may have made another edit superfluous
+    # smaller numbers may have made another edit superfluous
+    _remove_edits(search, _approach_numbers(search, rows))
     now = State(rows, search.state.adj[rows], search.state.x[rows])
     differs = (now.adj != before.adj).flatten(1).any(1) | (now.x != before.x).flatten(1).any(1)
     at = differs.nonzero().flatten()
@@ -87,17 +87,17 @@ def _chunks(changed: Tensor, count: Tensor, parts: Tensor) -> tuple[Tensor, Tens
     return which, chunk[which] == number[:, None]
 
 
-def _approach_numbers(search: Search, rows: Tensor) -> bool:
-    """Bisect each edited number towards its old value, all of a graph's numbers by the same share; False: none."""
+def _approach_numbers(search: Search, rows: Tensor) -> Tensor:
+    """Bisect edited numbers towards their old values, a graph's all by one share; tells which graphs have any."""
     moves, base = search.moves, search.base
     if not bool(moves.number.any()) or not base.x.is_floating_point():
-        return False
+        return rows[:0]
     s = State(rows, search.state.adj[rows], search.state.x[rows])
     old = base.x[rows]
     edited = (s.x != old) & moves.number
     keep = edited.flatten(1).any(1).nonzero().flatten()
     if not len(keep):
-        return False
+        return keep
     s, old, edited = s[keep], old[keep], edited[keep]
     full = s.x
     low, high = torch.zeros(len(s), dtype=torch.float64), torch.ones(len(s), dtype=torch.float64)
@@ -114,7 +114,7 @@ def _approach_numbers(search: Search, rows: Tensor) -> bool:
         high = torch.where(good, share, high)
         low = torch.where(good, low, share)
     search.state.x[s.row] = _between(search, old, full, edited, high)
-    return True
+    return s.row
 
 
 def _between(search: Search, old: Tensor, full: Tensor, edited: Tensor, share: Tensor) -> Tensor:

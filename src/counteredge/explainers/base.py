@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from tqdm import tqdm
@@ -71,7 +72,7 @@ class Explainer:
         """The method's options, for the record."""
         return {}
 
-    def describe_failure(self) -> str:
+    def describe_failure(self, search: Search) -> str:
         """Why a graph can stay without an answer although no budget ran out."""
         return "the search ended without a valid candidate"
 
@@ -134,7 +135,9 @@ class Explainer:
         budget = budget or Budget()
         deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
         found: dict[int, Counterfactual] = {}
-        with _bar(len(items), type(self).__name__, progress) as bar, oracle.session(items):
+        # gradients are needed here even when the caller has switched them off
+        switches = torch.inference_mode(False), torch.enable_grad()
+        with switches[0], switches[1], _bar(len(items), type(self).__name__, progress) as bar, oracle.session(items):
             schema = space.schema or (known if isinstance(known, FeatureSchema) else self._schema(items, space))
             for base in buckets(items, memory=self.memory, directed=space.directed):
                 begun = time.perf_counter()
@@ -162,7 +165,8 @@ class Explainer:
         search = Search(
             oracle, base, space.allowed(base, schema), oracle.decision.labels(z), budget, deadline, bar.update
         )
-        search.stopped |= oracle.decision.flips(z, search.y0)  # nothing to do for these
+        # nothing to do for these
+        search.stopped |= oracle.decision.flips(z, search.y0) | ~torch.isfinite(z).all(1)
         self._search(search)
         bar.update(int((~search.solved).sum()))
         return search
@@ -191,7 +195,7 @@ class _Harness:
         y0 = oracle.decision.labels(z[:1])
         flips = oracle.decision.flips(z, y0.expand(len(z), *y0.shape[1:]))
         if data is None:
-            reason = self._why_not(row, bool(flips[0]))
+            reason = self._why_not(row, bool(flips[0]), bool(torch.isfinite(z[0]).all()))
         elif not flips[1]:
             reason = "the untouched model did not confirm the candidate"
         elif self.budget.edits is not None and len(edits) > self.budget.edits:
@@ -237,12 +241,14 @@ class _Harness:
         z = self._ask([edits.without(k).apply(original) for k in range(count)])
         return not bool(self.oracle.decision.flips(z, y0.expand(count, *y0.shape[1:])).any())
 
-    def _why_not(self, row: int, already: bool) -> str:
+    def _why_not(self, row: int, already: bool, finite: bool) -> str:
         search, budget = self.search, self.budget
+        if not finite:
+            return "the model returns NaN or infinite logits on this graph"
         if already:
             return "the prediction already is what was asked for"
         if search.stopped[row]:
-            if search.deadline is not None and time.monotonic() > search.deadline:
+            if search.late():
                 return f"the budget of {budget.seconds:g} seconds is spent"
             return f"the budget of {budget.calls} oracle calls is spent"
         allowed = search.moves.allowed
@@ -250,7 +256,7 @@ class _Harness:
             return "the edit space allows no change on this graph"
         if not self.oracle.edges_matter and not bool(allowed.features[row].any()):
             return "the prediction does not depend on edges, and no feature may change"
-        return self.explainer.describe_failure()
+        return self.explainer.describe_failure(search)
 
 
 @contextmanager

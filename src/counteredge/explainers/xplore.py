@@ -138,11 +138,12 @@ class XPlore(Explainer):
             "shrink": self.shrink,
         }
 
-    def describe_failure(self) -> str:
+    def describe_failure(self, search: Search) -> str:
         """What was tried in vain."""
         if self.preset == "paper":
             return f"none of the {self.descent.iterations} iterates was a counterfactual"
-        return f"no answer within {self.beam.depth} greedy edits nor {self.restarts} mask descents"
+        descents = f" nor in {self.restarts} mask descents" if self.restarts and _descends(search) else ""
+        return f"no answer within {self.beam.depth} greedy edits{descents}"
 
     def _space(self, space: EditSpace) -> EditSpace:
         if self.preset == "paper" and self.descent.features is None:
@@ -164,8 +165,9 @@ class XPlore(Explainer):
                 )
             descend(search, _open_rows(search), self.descent, seed=self.seed, stage="descent")
         else:
+            _check_bounds(search)
             beam_search(search, _open_rows(search), self.beam)
-            if search.oracle.exact or not search.moves.allowed.flip.any():
+            if _descends(search):
                 for restart in range(self.restarts):
                     rows = _open_rows(search)
                     if len(rows):
@@ -177,6 +179,23 @@ class XPlore(Explainer):
         if not self.certify or bool(search.stopped[row] & ~search.solved[row]):
             return None
         return edge_lower_bound(search, row, self.certify)
+
+
+def _check_bounds(search: Search) -> None:
+    """Edits write bounds, so each number that may change needs both."""
+    moves = search.moves
+    endless = moves.number & ~(torch.isfinite(moves.lo) & torch.isfinite(moves.hi))
+    columns = (endless & moves.allowed.features.flatten(0, 1).any(0)).nonzero().flatten().tolist()
+    if columns:
+        raise InputError(
+            f"columns {columns} of x have no finite bounds: give lo and hi "
+            "(FeatureSchema.infer reads them off graphs), or freeze them with frozen_features"
+        )
+
+
+def _descends(search: Search) -> bool:
+    """Whether gradients reach all that may change."""
+    return search.oracle.exact or not bool(search.moves.allowed.flip.any())
 
 
 def _open_rows(search: Search) -> torch.Tensor:
