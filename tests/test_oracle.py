@@ -94,7 +94,7 @@ def agree(model, made, expected=None, **options):
     return oracle.relaxation
 
 
-# -- R2: no trace --------------------------------------------------------------------------------------------------------
+# -- R2: no trace -----------------------------------------------------------------------------------------------------
 
 
 def gcn_with_history():
@@ -257,7 +257,7 @@ def test_untouched_keeps_gradients_from_a_backward_pass():
     assert_no_trace(before, snapshot(model, [g]))
 
 
-# -- counts --------------------------------------------------------------------------------------------------------------
+# -- counts -----------------------------------------------------------------------------------------------------------
 
 
 class Alone(Net):
@@ -345,7 +345,7 @@ def test_sub_batches_bill_the_callers_graphs():
         assert oracle.forward_calls.tolist() == [0, 2, 1]
 
 
-# -- logits is the model on really edited graphs -------------------------------------------------------------------------
+# -- logits is the model on really edited graphs ----------------------------------------------------------------------
 
 
 def gin(a, b):
@@ -354,6 +354,7 @@ def gin(a, b):
 
 LAYERS = {
     "gcn": (GCNConv, "exact (dense)"),
+    "gcn cached": (lambda a, b: GCNConv(a, b, cached=True), "exact (dense)"),
     "gin": (gin, "exact (dense)"),
     "graphconv add": (lambda a, b: GraphConv(a, b, aggr="add"), "exact (dense)"),
     "graphconv mean": (lambda a, b: GraphConv(a, b, aggr="mean"), "exact (dense)"),
@@ -371,14 +372,14 @@ def test_logits(layer):
     assert agree(Net(make), graphs()) == relaxation
 
 
-@pytest.mark.parametrize("layer", ["gcn", "gat"])
+@pytest.mark.parametrize("layer", ["gcn", "gcn cached", "gat"])
 def test_logits_without_relaxation_and_by_weights(layer):
     torch.manual_seed(0)
     assert agree(Net(LAYERS[layer][0]), graphs(), relaxation="none") == "none"
 
 
 @pytest.mark.parametrize("layer", ["gcn", "gat"])
-def test_small_memory_gives_the_same(layer, monkeypatch):
+def test_small_memory_gives_the_same(layer):
     torch.manual_seed(0)
     model, made = Net(LAYERS[layer][0]), graphs()
     found, launches = [], []
@@ -391,7 +392,7 @@ def test_small_memory_gives_the_same(layer, monkeypatch):
             found.append(oracle.logits(base, row, adj, x))
             launches.append(oracle.launches - before)
     assert launches[0] == 1
-    assert launches[1] > 3
+    assert launches[1] >= 3
     assert torch.allclose(found[0], found[1], atol=1e-12)
 
 
@@ -407,7 +408,7 @@ def test_no_candidates_and_no_memory():
         assert oracle.logits(base, torch.arange(0), base.adj[:0], base.x[:0]).shape == (0, 2)
 
 
-# -- ways to be called ---------------------------------------------------------------------------------------------------
+# -- ways to be called ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", sorted(CALLS))
@@ -498,7 +499,6 @@ def test_extra_node_attribute():
     assert agree(model, graphs(pos=F), direct) == "exact (dense)"
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="only edge_weight and edge_attr follow the edits into a pass")
 @pytest.mark.parametrize("whole", [False, True])
 def test_edge_type(whole):
     class Relational(nn.Module):
@@ -610,12 +610,17 @@ def test_a_model_that_ignores_edges():
         assert oracle.edges_matter
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------------
+# -- what is refused --------------------------------------------------------------------------------------------------
 
 
 class NodeLevel(Net):
     def forward(self, x, edge_index, batch):
         return self.lin(self.convs[0](x, edge_index))
+
+
+class SqueezedNodeLevel(NodeLevel):
+    def forward(self, x, edge_index, batch):
+        return super().forward(x, edge_index, batch)[:, 0]
 
 
 class Random(Net):
@@ -652,6 +657,7 @@ class Untold(Net):
     ("kind", "said"),
     [
         (NodeLevel, "4 rows for one graph with 4 nodes: node-level models"),
+        (SqueezedNodeLevel, "4 rows for one graph with 4 nodes: node-level models"),
         (Random, "answers differently on the same graph in eval mode"),
         (NaN, "NaN or infinite logits"),
         (Infinite, "NaN or infinite logits"),
@@ -695,7 +701,7 @@ def test_lazy_parameters():
 
 
 def test_options_that_are_refused():
-    with pytest.raises(InputError, match="must be a torch.nn.Module, got function"):
+    with pytest.raises(InputError, match=r"must be a torch\.nn\.Module, got function"):
         Oracle(lambda x: x)
     with pytest.raises(InputError, match="relaxation='exact' is unknown"):
         Oracle(Net(), relaxation="exact")

@@ -145,7 +145,9 @@ def content_key(data: Data) -> int:
     """A 63-bit number that depends on the graph alone: seeds its random draws, alone or in any batch."""
     digest = hashlib.sha256()
     for value in (data.edge_index, data.x):  # as bytes: numpy knows no bfloat16
-        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        digest.update(
+            value.detach().cpu().clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().tobytes()
+        )
     return int.from_bytes(digest.digest()[:8], "little") >> 1
 
 
@@ -313,15 +315,16 @@ class GraphBatch:
         return rebuild(source, removed, added, new, directed=self.directed)
 
 
-def bytes_per_graph(nodes: int, width: int) -> int:
-    """Bytes that one padded graph with its masks takes in double precision."""
-    return 8 * (3 * nodes * nodes + 2 * nodes * (width + 2))
+def bytes_per_graph(nodes: int, width: int, copies: int = 0) -> int:
+    """Bytes that one padded graph, its masks and so many edited copies take in double precision."""
+    return 8 * (3 * nodes * nodes + 2 * nodes * (width + 2) + copies * nodes * (nodes + width))
 
 
 def buckets(
     graphs: Sequence[Data],
     *,
     memory: int,
+    copies: int = 0,
     directed: bool | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Iterator[GraphBatch]:
@@ -330,6 +333,7 @@ def buckets(
     Args:
         graphs: Checked graphs.
         memory: Bound in bytes for one batch.
+        copies: Edited versions of each graph that will be held beside it.
         directed: Treat every graph as directed / undirected; each as it is when ``None``.
         dtype: Working precision.
 
@@ -350,7 +354,7 @@ def buckets(
     for (arcs, *_), members in sorted(groups.items(), key=lambda kv: (kv[0][0], kv[0][1], str(kv[0][2:]))):
         n = max(int(graphs[i].x.shape[0]) for i in members)
         first = graphs[members[0]].x
-        each = bytes_per_graph(n, 1 if first.dim() == 1 else first.shape[1])
+        each = bytes_per_graph(n, 1 if first.dim() == 1 else first.shape[1], copies)
         if each > memory:
             raise BudgetError(
                 f"graph {members[0]} with {n} nodes needs {each / 2**20:.0f} MiB for an all-pairs search, "

@@ -116,6 +116,9 @@ class Oracle:
         self.decision = Decision("multiclass")
         self.outputs = 0
         self.seen = 0
+        self.last = 0
+        self.seen_backward = 0
+        self.free = 0
         self.launches = 0
         self.tally = torch.zeros(3, 0, dtype=torch.long)
 
@@ -141,14 +144,18 @@ class Oracle:
         if self.caller.device is not None and graphs[0].x.device != self.caller.device:
             raise InputError(f"the model is on {self.caller.device} but the graphs are on {graphs[0].x.device}")
         with untouched(self.model):
-            handle = self.model.register_forward_pre_hook(self._count, with_kwargs=True)
+            handles = [
+                self.model.register_forward_pre_hook(self._count, with_kwargs=True),
+                self.model.register_forward_hook(self._count_gradients),
+            ]
             try:
                 self._probe(graphs)
                 self.tally = torch.zeros(3, len(graphs), dtype=torch.long)
-                self.seen = self.launches = 0
+                self.seen = self.launches = self.free = self.seen_backward = 0
                 yield self
             finally:
-                handle.remove()
+                for handle in handles:
+                    handle.remove()
                 self.caller.weights.clear()
 
     def _count(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -158,7 +165,27 @@ class Oracle:
             if isinstance(value, Data):
                 batch = value.get("batch")
         self.launches += 1
-        self.seen += int(batch.max()) + 1 if isinstance(batch, Tensor) and batch.numel() else 1
+        self.last = int(batch.max()) + 1 if isinstance(batch, Tensor) and batch.numel() else 1
+        self.seen += self.last
+
+    def _count_gradients(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """Counts backward passes on the model's own output."""
+        graphs = self.last
+
+        def count(gradient: Tensor) -> None:
+            self.seen_backward += graphs
+
+        for value in output if isinstance(output, tuple | list) else [output]:
+            if isinstance(value, Tensor) and value.requires_grad:
+                value.register_hook(count)  # type: ignore[no-untyped-call]
+                return
+
+    def charge_bypassed(self, ids: Tensor) -> None:
+        """Share calls that went past this class (straight to the model) among the graphs at work."""
+        for which, total in ((0, self.seen - self.free), (1, self.seen_backward)):
+            excess = total - int(self.tally[which].sum())
+            if excess > 0:
+                self.tally[which, ids] += -(-excess // len(ids))
 
     @property
     def forward_calls(self) -> Tensor:
@@ -192,7 +219,9 @@ class Oracle:
         Shapes:
             returns ``(len(graphs), C)``, double precision.
         """
-        if ids is not None:
+        if ids is None:
+            self.free += len(graphs)
+        else:
             self.tally[0] += torch.bincount(torch.as_tensor(ids), minlength=self.tally.shape[1])
         with torch.no_grad():
             if self.caller.takes_batch:

@@ -205,7 +205,7 @@ def test_dense_twin_on_random_graphs(seed, layer, directed):
         assert worst_error(oracle, base, seed) < 1e-9
 
 
-# -- gradients -----------------------------------------------------------------------------------------------------------
+# -- gradients --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("weight", [False, True])
@@ -256,7 +256,7 @@ def test_gradients_are_finite_without_any_edge(layer):
             assert torch.isfinite(slope).all()
 
 
-# -- falling back --------------------------------------------------------------------------------------------------------
+# -- falling back -----------------------------------------------------------------------------------------------------
 
 NOT_EXACT = {
     "gat": lambda: Net(GATConv),
@@ -344,7 +344,7 @@ def test_hooks_are_gone_after_success_and_after_failure(tier):
     assert isinstance(model.convs[0], MessagePassing)
 
 
-# -- the probe looks at one graph only -----------------------------------------------------------------------------------
+# -- the probe looks at one graph only --------------------------------------------------------------------------------
 
 
 def loose(layer, odd, weighted=False, plain_weight=False):
@@ -387,11 +387,9 @@ def test_weighted_mean_in_another_graph():
 
 @pytest.mark.xfail(strict=True, reason=ONE_GRAPH + "; pooling that keeps all nodes of a small graph")
 def test_pooling_that_only_larger_graphs_show():
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     even = Data(x=torch.ones(3, F).double(), edge_index=torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]]))
     big = sample(1, 12)
     oracle = Oracle(Pooled(0.9))
     with oracle.session([even, big]):
-        base = GraphBatch.from_graphs([big], [1])
-        z = oracle.logits(base, torch.zeros(1, dtype=torch.long), base.adj, base.x)
-        assert torch.allclose(z, oracle.predict([big]))
+        assert worst_error(oracle, GraphBatch.from_graphs([big], [1])) < 1e-9

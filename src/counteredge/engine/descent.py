@@ -67,6 +67,8 @@ class DescentOptions:
     def __post_init__(self) -> None:
         if self.features not in (None, "gating", "freedom", "additive"):
             raise InputError(f"features={self.features!r} is unknown; use None, 'gating', 'freedom' or 'additive'")
+        if self.surrogate not in ("identity", "sigmoid"):
+            raise InputError(f"surrogate={self.surrogate!r} is unknown; use 'identity' or 'sigmoid'")
         if self.iterations < 1 or self.alpha <= 0 or self.beta < 0:
             raise InputError(f"iterations >= 1, alpha > 0 and beta >= 0 are needed, got {self}")
 

@@ -110,7 +110,7 @@ class Moves:
         changed = self.changed(s)
         pair = self.flip[s.row] & ~changed[:, : self.pairs]
         n = self.base.nodes
-        fresh = ~changed[:, self.pairs :].view(-1, n, self.units)[:, :, self.unit_of]
+        fresh = ~changed[:, self.pairs :].view(len(s), n, self.units)[:, :, self.unit_of]
         editable = self.allowed.features[s.row] & fresh
         if not s.x.is_floating_point():
             nothing = torch.zeros_like(editable).flatten(1)
@@ -192,5 +192,5 @@ class Moves:
         mask[:, self.i, self.j] = units[:, : self.pairs]
         if not base.directed:
             mask |= mask.transpose(1, 2).clone()
-        entries = units[:, self.pairs :].view(-1, n, self.units)[:, :, self.unit_of]
+        entries = units[:, self.pairs :].view(len(s), n, self.units)[:, :, self.unit_of]
         return State(s.row, torch.where(mask, base.adj[s.row], s.adj), torch.where(entries, base.x[s.row], s.x))

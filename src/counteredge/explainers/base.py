@@ -39,6 +39,7 @@ class Explainer:
 
     name: ClassVar[str] = ""
     preset: str = "default"
+    copies: int = 8  # edited versions of a graph that the method holds at once; bounds the batch
 
     def __init__(self, *, seed: int = 0, memory: int = 1 << 30) -> None:
         if not isinstance(seed, int) or seed < 0:
@@ -139,7 +140,7 @@ class Explainer:
         switches = torch.inference_mode(False), torch.enable_grad()
         with switches[0], switches[1], _bar(len(items), type(self).__name__, progress) as bar, oracle.session(items):
             schema = space.schema or (known if isinstance(known, FeatureSchema) else self._schema(items, space))
-            for base in buckets(items, memory=self.memory, directed=space.directed):
+            for base in buckets(items, memory=self.memory, copies=self.copies, directed=space.directed):
                 begun = time.perf_counter()
                 search = self._run(oracle, base, space, schema, budget, deadline, bar)
                 judged = _Harness(self, oracle, search, budget, getattr(graphs, "label_names", ()))
@@ -168,6 +169,7 @@ class Explainer:
         # nothing to do for these
         search.stopped |= oracle.decision.flips(z, search.y0) | ~torch.isfinite(z).all(1)
         self._search(search)
+        oracle.charge_bypassed(base.ids)
         bar.update(int((~search.solved).sum()))
         return search
 

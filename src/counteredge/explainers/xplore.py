@@ -113,6 +113,8 @@ class XPlore(Explainer):
             raise InputError("width, per_state, every and depth must be at least 1, restarts at least 0")
         self.preset = preset
         self.beam = BeamOptions(every=every, width=width, per_state=per_state, depth=depth)
+        # the beam keeps four candidates a place before it removes equals, and ranks all moves of each place
+        self.copies = 8 * width if preset == "minimal" else 16
         self.restarts, self.certify = restarts, certify
         self.shrink = preset == "minimal" if shrink is None else shrink
         self.descent = DescentOptions(
