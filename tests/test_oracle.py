@@ -336,6 +336,24 @@ def test_backward_calls_and_first_valid():
         assert oracle.tally.sum() == 0
 
 
+def test_calls_past_the_oracle_are_charged():
+    model, made = Net(), graphs()
+    oracle = Oracle(model)
+    with oracle.session(made):
+        base = GraphBatch.from_graphs(made)
+        adj = base.adj.clone().requires_grad_()
+        torch.autograd.grad(oracle.relaxed(base, torch.arange(3), adj, base.x).sum(), adj)
+        oracle.predict(made, [0, 1, 2])
+        oracle.predict(made)  # the harness's own
+        oracle.charge_bypassed(torch.arange(3))
+        assert oracle.tally.tolist() == [[2, 2, 2], [1, 1, 1], [0, 0, 0]]
+        x = torch.ones(4, F, requires_grad=True)
+        z = model(x, made[0].edge_index[:, :0], torch.tensor([0, 0, 1, 1]))
+        torch.autograd.grad(z.sum(), x)
+        oracle.charge_bypassed(torch.tensor([0, 1]))
+        assert oracle.tally.tolist() == [[3, 3, 2], [2, 2, 1], [0, 0, 0]]
+
+
 def test_sub_batches_bill_the_callers_graphs():
     made = graphs()
     oracle = Oracle(Net())

@@ -128,13 +128,18 @@ class Decision:
         return F.cross_entropy(self.scores(z), y0, reduction="none")
 
     def read(self, z: Tensor) -> list[tuple[Label, float]]:
-        """Label and its probability for each row (a regression value has probability 1)."""
+        """Label and its probability for each row (a regression value has probability 1), to nine digits."""
         labels = self.labels(z)
         if self.task == "regression":
-            return [(float(v), 1.0) for v in labels]
+            return [(_shown(v), 1.0) for v in labels.tolist()]
         if self.task == "multilabel":
             p = torch.sigmoid(z)
             sure = torch.where(labels.bool(), p, 1 - p).prod(1)
-            return [(tuple(r), float(q)) for r, q in zip(labels.tolist(), sure, strict=True)]
+            return [(tuple(r), _shown(q)) for r, q in zip(labels.tolist(), sure.tolist(), strict=True)]
         p = self.scores(z).softmax(1).gather(1, labels[:, None])[:, 0]
-        return [(int(v), float(q)) for v, q in zip(labels, p, strict=True)]
+        return [(int(v), _shown(q)) for v, q in zip(labels.tolist(), p.tolist(), strict=True)]
+
+
+def _shown(value: float) -> float:
+    """Nine significant digits: what is left of a double when batches of another shape round differently."""
+    return float(f"{value:.9g}")

@@ -14,7 +14,7 @@ from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch, rebuild
 from counteredge.schema import FeatureSchema
 
-__all__ = ["Allowed", "EditSet", "EditSpace", "FeatureEdit"]
+__all__ = ["Allowed", "EditSet", "EditSpace", "FeatureEdit", "edit_sets"]
 
 Pair = tuple[int, int]
 PerGraph = Callable[[Data], Any]
@@ -156,16 +156,42 @@ class EditSet:
         )
 
 
+def edit_sets(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, schema: FeatureSchema) -> list[EditSet]:
+    """What changed in each of ``K`` edited graphs of a batch.
+
+    Shapes:
+        row: ``(K,)``; adj: ``(K, n, n)``; x: ``(K, n, f)``.
+    """
+    changed = (adj > 0.5) != (base.adj[row] > 0.5)
+    if not base.directed:
+        changed = changed.triu(1)
+    found: list[tuple[list[Pair], list[Pair], list[tuple[int, int, float, float]]]] = [([], [], []) for _ in row]
+    where = changed.nonzero()
+    kinds = (adj[changed] < 0.5).tolist()
+    for (k, i, j), removed in zip(where.tolist(), kinds, strict=True):
+        found[k][removed].append((i, j))
+    entries = x != base.x[row]
+    values = zip(base.x[row][entries].tolist(), x[entries].tolist(), strict=True)
+    for (k, node, column), (old, new) in zip(entries.nonzero().tolist(), values, strict=True):
+        found[k][2].append((node, column, old, new))
+    return [EditSet(tuple(a), tuple(r), _grouped(f, schema), base.directed) for a, r, f in found]
+
+
 def _feature_edits(old: Tensor, new: Tensor, schema: FeatureSchema | None) -> tuple[FeatureEdit, ...]:
-    changed: dict[tuple[int, int], list[int]] = {}
-    for node, column in (old != new).nonzero().tolist():
+    differ = old != new
+    values = zip(old[differ].tolist(), new[differ].tolist(), strict=True)
+    return _grouped([(v, c, *pair) for (v, c), pair in zip(differ.nonzero().tolist(), values, strict=True)], schema)
+
+
+def _grouped(entries: Sequence[tuple[int, int, float, float]], schema: FeatureSchema | None) -> tuple[FeatureEdit, ...]:
+    """Entries (node, column, old, new) as edits: those of one node's one-hot group belong together."""
+    units: dict[tuple[int, int], list[tuple[int, float, float]]] = {}
+    for node, column, old, new in entries:
         onehot = schema is not None and schema.columns[column].kind == "onehot"
         unit = schema.columns[column].group if onehot and schema is not None else -1 - column
-        changed.setdefault((node, unit), []).append(column)
-    return tuple(
-        FeatureEdit(node, tuple(cols), tuple(old[node, cols].tolist()), tuple(new[node, cols].tolist()))
-        for (node, _), cols in sorted(changed.items(), key=lambda kv: (kv[0][0], kv[1]))
-    )
+        units.setdefault((node, unit), []).append((column, old, new))
+    edits = [FeatureEdit(node, *zip(*unit, strict=True)) for (node, _), unit in units.items()]
+    return tuple(sorted(edits, key=lambda e: (e.node, e.columns)))
 
 
 @dataclass(frozen=True)

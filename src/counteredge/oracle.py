@@ -21,6 +21,7 @@ from counteredge.relax import DenseTwin, EdgeWeights
 __all__ = ["Oracle", "untouched"]
 
 MARGIN_TOLERANCE = 1e-5  # a search margin this close to zero (relative to the logits) is not called a flip
+PREDICTED_AT_ONCE = 256  # real graphs stacked into one call of the model
 CACHED_ENTRIES = 400_000  # hidden numbers a pass works on at once: beyond this, memory traffic makes passes slower
 PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
@@ -209,12 +210,13 @@ class Oracle:
 
     # -- passes ------------------------------------------------------------------------------------------------------
 
-    def predict(self, graphs: Sequence[Data], ids: Sequence[int] | None = None) -> Tensor:
+    def predict(self, graphs: Sequence[Data], ids: Sequence[int] | None = None, *, precise: bool = False) -> Tensor:
         """The untouched model on real graphs, in its own precision: the only judge of validity.
 
         Args:
             graphs: Graphs as ``Data``.
             ids: Whose calls these are; uncounted (the harness's own checks) when ``None``.
+            precise: In double precision where the model allows it: numbers to show, which no batch changes.
 
         Shapes:
             returns ``(len(graphs), C)``, double precision.
@@ -223,10 +225,11 @@ class Oracle:
             self.free += len(graphs)
         else:
             self.tally[0] += torch.bincount(torch.as_tensor(ids), minlength=self.tally.shape[1])
+        dtype = self.precision if precise else None
+        step = PREDICTED_AT_ONCE if self.caller.takes_batch else 1
+        parts = [graphs[k : k + step] for k in range(0, len(graphs), step)]
         with torch.no_grad():
-            if self.caller.takes_batch:
-                return self._shaped(self.caller(_stack(graphs)), len(graphs)).double()
-            return torch.cat([self._shaped(self.caller(_stack([g])), 1) for g in graphs]).double()
+            return torch.cat([self._shaped(self.caller(_stack(p), dtype), len(p)).double() for p in parts])
 
     def logits(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
         """Outputs at really edited graphs (0/1 adjacency), in batches that keep to the memory bound.

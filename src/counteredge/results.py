@@ -171,7 +171,7 @@ class Counterfactual:
             "explainer": self.explainer,
             "preset": self.preset,
             "seed": self.seed,
-            "parameters": self.parameters,
+            "parameters": json.loads(json.dumps(self.parameters)),  # as JSON gives them back: no tuples
             "found": self.found,
             "reason": self.reason,
             "stage": self.stage,

@@ -252,13 +252,6 @@ def test_states():
     assert len(State.start(base)) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="a number without bounds is written as infinity")
-def test_numbers_without_bounds_are_not_written_as_infinity():
-    base = GraphBatch.from_graphs([Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))])
-    moves = Moves(base, EditSpace().allowed(base, FeatureSchema.fixed(1).as_numbers()))
-    assert torch.isfinite(every(moves, State.start(base))[2].x).all()
-
-
 @pytest.mark.xfail(strict=True, reason="a swap is billed by the column it writes, the state by the group's last column")
 def test_costs_that_differ_inside_a_group():
     base = GraphBatch.from_graphs([Data(x=torch.eye(2), edge_index=torch.zeros(2, 0, dtype=torch.long))])

@@ -54,7 +54,7 @@ def test_honest_counts_are_not_inflated():
     charged = sum(c.calls.forward for c in with_limit)
     # the probe at the start and the harness's own checks are free: both small, both known
     probe = 2 + 4 + 4
-    harness = sum(1 + c.found + (len(c.edits) if len(c.edits) > 1 else 0) for c in with_limit)
+    harness = sum(2 * (1 + c.found) + (len(c.edits) if len(c.edits) > 1 else 0) for c in with_limit)
     assert sum(seen) == charged + probe + harness
 
 

@@ -1,8 +1,8 @@
 """Ranked by gradient, verified by the oracle: the beam search that answers most graphs with one edit.
 
-Level 1 looks at single edits: the best-ranked few first, then (where that is affordable) all of them, which proves that
-a graph without an answer there needs two. Deeper levels extend the ``width`` best partial answers by their best-ranked
-moves. Sources: first-order gains with exact verification as in GRBCD (Geisler et al. 2021) and Nettack (2018).
+Level 1 looks at single edits: the best-ranked few first, then more, then (where that is affordable) all of them, which
+proves that a graph without an answer there needs two. Deeper levels extend the ``width`` best partial answers by their
+best-ranked moves. Sources: GRBCD (Geisler et al. 2021) and Nettack (2018) rank by first-order gains and verify.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ class BeamOptions:
     """How wide and deep to look.
 
     Args:
-        first: Single edits tried before all of them are.
-        every: Try all single edits when a graph has at most this many, else this many of the best.
+        looks: How many of the best-ranked single edits to have tried after each look; a graph that a look answers
+            is spared the next, wider one.
+        every: The last look: all single edits when a graph has at most this many, else this many of the best.
         width: Partial answers kept a level.
         per_state: Best-ranked moves tried from each of them.
         depth: Most edits a partial answer may reach.
         rivals: Classes aimed at, nearest first.
     """
 
-    first: int = 16
+    looks: tuple[int, ...] = (4, 16, 64)
     every: int = 4096
     width: int = 8
     per_state: int = 32
@@ -50,16 +51,17 @@ def beam_search(search: Search, rows: Tensor, options: BeamOptions) -> None:
     per_state = options.per_state if search.oracle.exact else options.every
     front = State.start(search.base, rows)
     for level in range(1, options.depth + 1):
-        front = _payable(search, front, options.first if level == 1 else per_state)
+        looks = (*options.looks, options.every) if level == 1 else (per_state,)
+        front = _payable(search, front, looks[0])
         if not len(front):
             return
         score, _ = search.rank(front, options.rivals)
-        keep = options.first if level == 1 else per_state
         tried = _Tried(search, front)
-        tried.add(*search.top(score, keep))
-        tried.settle(f"greedy-{level}")
-        if level == 1:
-            _rest_of_singles(search, tried, score, options)
+        before = 0
+        for look in looks:
+            tried.look(score, before, look)
+            tried.settle(f"greedy-{level}")
+            before = look
         front = tried.next_front(options.width)
 
 
@@ -71,23 +73,6 @@ def _payable(search: Search, front: State, per_state: int) -> State:
     return front[torch.isin(front.row, graphs[fits])]
 
 
-def _rest_of_singles(search: Search, tried: _Tried, score: Tensor, options: BeamOptions) -> None:
-    """All other single edits of the graphs that the first few did not solve."""
-    front = tried.front
-    left = (~search.solved[front.row]).nonzero().flatten()
-    which, move = search.top(score[left], options.every)
-    which = left[which]
-    # top() lists each state's moves best first: skip those that were tried already
-    position = torch.arange(len(which)) - torch.searchsorted(which, which, side="left")
-    fresh = position >= options.first
-    which, move = which[fresh], move[fresh]
-    counts = torch.bincount(which, minlength=len(front))
-    fits = search.affordable(front.row[left], counts[left])
-    paid = torch.isin(which, left[fits])
-    tried.add(which[paid], move[paid])
-    tried.settle("greedy-1")
-
-
 class _Tried:
     """The moves tried from one front, with their exact margins."""
 
@@ -97,8 +82,21 @@ class _Tried:
         self.which, self.move = empty, empty
         self.margin, self.flip = empty.double(), empty.bool()
 
-    def add(self, which: Tensor, move: Tensor) -> None:
-        margin, flip = self.search.try_moves(self.front, which, move)
+    def look(self, score: Tensor, before: int, until: int) -> None:
+        """Try each unsolved state's moves from rank ``before`` to rank ``until``, as far as budgets reach."""
+        search, front = self.search, self.front
+        left = (~search.solved[front.row] & ~search.stopped[front.row]).nonzero().flatten()
+        which, move = search.top(score[left], until)
+        # top() lists each state's moves best first: skip those that were tried already
+        position = torch.arange(len(which)) - torch.searchsorted(which, which, side="left")
+        fresh = position >= before
+        which, move = left[which[fresh]], move[fresh]
+        if before:
+            counts = torch.bincount(which, minlength=len(front))[left]
+            fits = search.affordable(front.row[left], counts)
+            paid = torch.isin(which, left[fits])
+            which, move = which[paid], move[paid]
+        margin, flip = search.try_moves(front, which, move)
         self.which, self.move = torch.cat([self.which, which]), torch.cat([self.move, move])
         self.margin, self.flip = torch.cat([self.margin, margin]), torch.cat([self.flip, flip])
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-from counteredge.edits import Allowed
+from counteredge.edits import Allowed, EditSet, edit_sets
 from counteredge.engine.moves import Moves, State
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
@@ -57,7 +58,8 @@ def best_in_group(group: Tensor, keys: list[Tensor], keep: int = 1) -> Tensor:
 class Search:
     """One batch of graphs under search.
 
-    Results grow in ``solved``, ``state`` (the best counterfactual of each graph so far) and ``stage``.
+    Results grow in ``solved``, ``state`` (the best counterfactual of each graph so far), ``stage``, and ``answers``
+    (the edits and edited graphs that the untouched model confirmed last).
 
     Args:
         oracle: An oracle in session.
@@ -87,6 +89,7 @@ class Search:
         self.stopped = torch.zeros(size, dtype=torch.bool)
         self.state = State.start(base)
         self.stage = ["none"] * size
+        self.answers: dict[int, tuple[EditSet, Data]] = {}
         # equal numbers must stay equal whatever else is in the batch: ranking is done on this grid
         self.grid = 1e-9 if oracle.precision == torch.float64 else 1e-4
 
@@ -190,10 +193,15 @@ class Search:
         """Whether the untouched model, on the really edited graphs, agrees that they are counterfactuals, ``(S,)``."""
         if not len(s):
             return torch.zeros(0, dtype=torch.bool)
-        data = [self.base.to_data(r, s.adj[k], s.x[k]) for k, r in enumerate(s.row.tolist())]
-        ids = self.base.ids[s.row].tolist()
-        z = self.oracle.predict(data, ids)
-        return self.oracle.decision.flips(z, self.y0[s.row])
+        rows = s.row.tolist()
+        edits = edit_sets(self.base, s.row, s.adj, s.x, self.moves.allowed.schema)
+        data = [e.apply(self.base.graphs[r]) for e, r in zip(edits, rows, strict=True)]
+        z = self.oracle.predict(data, self.base.ids[s.row].tolist())
+        agreed = self.oracle.decision.flips(z, self.y0[s.row])
+        for k, r in enumerate(rows):
+            if agreed[k]:
+                self.answers[r] = edits[k], data[k]
+        return agreed
 
     def accept(self, s: State, stage: str) -> None:
         """Record verified counterfactuals as the answers of their graphs."""

@@ -13,11 +13,11 @@ from torch_geometric.data import Batch, Data
 from tqdm import tqdm
 
 from counteredge.decision import Task
-from counteredge.edits import EditSet, EditSpace
+from counteredge.edits import EditSet, EditSpace, edit_sets
 from counteredge.engine.search import Budget, Search
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch, as_graph_list, buckets
-from counteredge.oracle import Oracle, untouched
+from counteredge.oracle import Oracle
 from counteredge.results import Calls, Counterfactual, Prediction
 from counteredge.schema import FeatureSchema
 
@@ -143,8 +143,7 @@ class Explainer:
             for base in buckets(items, memory=self.memory, copies=self.copies, directed=space.directed):
                 begun = time.perf_counter()
                 search = self._run(oracle, base, space, schema, budget, deadline, bar)
-                judged = _Harness(self, oracle, search, budget, getattr(graphs, "label_names", ()))
-                batch = [judged.result(r) for r in range(base.size)]
+                batch = _Harness(self, oracle, search, budget, getattr(graphs, "label_names", ())).results()
                 share = (time.perf_counter() - begun) / base.size
                 for cf in batch:
                     cf.seconds = share
@@ -175,7 +174,7 @@ class Explainer:
 
 
 class _Harness:
-    """Turns the state of a search into results; asks the untouched model, alone with each graph."""
+    """Turns the state of a search into results; only the untouched model's answer on real graphs makes ``found``."""
 
     def __init__(
         self, explainer: Explainer, oracle: Oracle, search: Search, budget: Budget, names: Sequence[str]
@@ -183,65 +182,82 @@ class _Harness:
         self.explainer, self.oracle, self.search, self.budget = explainer, oracle, search, budget
         self.names = tuple(names)
 
-    def result(self, row: int) -> Counterfactual:
-        search, base, oracle = self.search, self.search.base, self.oracle
-        original = base.graphs[row]
-        i = int(base.ids[row])
-        schema = search.moves.allowed.schema
-        edits, data, reason = EditSet(directed=base.directed), None, ""
-        if search.solved[row]:
-            raw = base.to_data(row, search.state.adj[row], search.state.x[row])
-            edits = EditSet.between(original, raw, schema, directed=base.directed)
-            data = edits.apply(original)
-        z = self._ask([original] if data is None else [original, data])
-        y0 = oracle.decision.labels(z[:1])
-        flips = oracle.decision.flips(z, y0.expand(len(z), *y0.shape[1:]))
-        if data is None:
-            reason = self._why_not(row, bool(flips[0]), bool(torch.isfinite(z[0]).all()))
-        elif not flips[1]:
-            reason = "the untouched model did not confirm the candidate"
-        elif self.budget.edits is not None and len(edits) > self.budget.edits:
-            reason = f"the smallest answer found has {len(edits)} edits, the budget is {self.budget.edits}"
+    def results(self) -> list[Counterfactual]:
+        """One result a graph of the batch."""
+        base, oracle = self.search.base, self.oracle
+        claimed = {r: self._claim(r) for r in self.search.solved.nonzero().flatten().tolist()}
+        graphs = [*base.graphs, *(data for _, data in claimed.values())]
+        place = dict(zip(claimed, range(base.size, len(graphs)), strict=True))
+        z = oracle.predict(graphs)
+        # what is shown comes from the double-precision pass, which does not depend on the batch
+        shown = oracle.decision.read(oracle.predict(graphs, precise=True))
+        y0 = oracle.decision.labels(z[: base.size])
+        already = oracle.decision.flips(z[: base.size], y0)
+        out = []
+        for row in range(base.size):
+            edits, data, reason = EditSet(directed=base.directed), None, ""
+            if row not in claimed:
+                reason = self._why_not(row, bool(already[row]), bool(torch.isfinite(z[row]).all()))
+            else:
+                edits, data = claimed[row]
+                at = slice(place[row], place[row] + 1)
+                if not bool(oracle.decision.flips(z[at], y0[row : row + 1])):
+                    reason = "the untouched model did not confirm the candidate"
+                elif self.budget.edits is not None and len(edits) > self.budget.edits:
+                    reason = f"the smallest answer found has {len(edits)} edits, the budget is {self.budget.edits}"
+            after = None if reason else Prediction(*shown[place[row]])
+            out.append(self._result(row, edits, data, reason, Prediction(*shown[row]), after))
+        self._test_minimality([(cf, y0[k : k + 1]) for k, cf in enumerate(out) if cf.found])
+        return out
+
+    def _claim(self, row: int) -> tuple[EditSet, Data]:
+        """The edits and the edited graph that the search ended with."""
+        search = self.search
+        if row in search.answers:
+            return search.answers[row]
+        at = torch.tensor([row])
+        edits = edit_sets(search.base, at, search.state.adj[at], search.state.x[at], search.moves.allowed.schema)[0]
+        return edits, edits.apply(search.base.graphs[row])
+
+    def _result(
+        self, row: int, edits: EditSet, data: Data | None, reason: str, before: Prediction, after: Prediction | None
+    ) -> Counterfactual:
+        search, oracle, explainer = self.search, self.oracle, self.explainer
+        i = int(search.base.ids[row])
+        forward, backward, first = oracle.tally[:, i].tolist()
         found = not reason
-        if not found:
-            edits, data = EditSet(directed=base.directed), None
-        read = oracle.decision.read(z)
-        first = int(oracle.first_valid[i])
         return Counterfactual(
             index=i,
-            original=original,
-            data=data,
-            edits=edits,
-            before=Prediction(*read[0]),
-            after=Prediction(*read[1]) if found else None,
+            original=search.base.graphs[row],
+            data=data if found else None,
+            edits=edits if found else EditSet(directed=search.base.directed),
+            before=before,
+            after=after,
             found=found,
             reason=reason,
             stage=search.stage[row] if found else "none",
-            minimal=self._minimal(original, edits, y0) if found else None,
-            certified_lower_bound=self.explainer._lower_bound(search, row),
-            calls=Calls(int(oracle.forward_calls[i]), int(oracle.backward_calls[i]), first or None),
+            minimal=None,
+            certified_lower_bound=explainer._lower_bound(search, row),
+            calls=Calls(forward, backward, first or None),
             seconds=0.0,
             relaxation=oracle.relaxation,
-            explainer=self.explainer.name,
-            preset=self.explainer.preset,
-            seed=self.explainer.seed,
-            parameters=self.explainer.parameters(),
-            schema=schema,
+            explainer=explainer.name,
+            preset=explainer.preset,
+            seed=explainer.seed,
+            parameters=explainer.parameters(),
+            schema=search.moves.allowed.schema,
             label_names=self.names,
         )
 
-    def _ask(self, graphs: Sequence[Data]) -> Tensor:
-        with untouched(self.oracle.model):
-            return self.oracle.predict(graphs)
-
-    def _minimal(self, original: Data, edits: EditSet, y0: Tensor) -> bool | None:
-        count = len(edits)
-        if count > UNDO_LIMIT:
-            return None
-        if count == 1:
-            return True  # undoing the only edit gives the original, which is no counterfactual
-        z = self._ask([edits.without(k).apply(original) for k in range(count)])
-        return not bool(self.oracle.decision.flips(z, y0.expand(count, *y0.shape[1:])).any())
+    def _test_minimality(self, found: Sequence[tuple[Counterfactual, Tensor]]) -> None:
+        """Undo each single edit and ask the untouched model again."""
+        for cf, y0 in found:
+            count = len(cf.edits)
+            if count == 1:
+                cf.minimal = True  # undoing the only edit gives the original, which is no counterfactual
+            elif count <= UNDO_LIMIT:
+                z = self.oracle.predict([cf.edits.without(k).apply(cf.original) for k in range(count)])
+                cf.minimal = not bool(self.oracle.decision.flips(z, y0.expand(count, *y0.shape[1:])).any())
 
     def _why_not(self, row: int, already: bool, finite: bool) -> str:
         search, budget = self.search, self.budget
