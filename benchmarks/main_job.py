@@ -80,9 +80,9 @@ def optimality(dataset: GraphDataset, model: torch.nn.Module, cfs: list[ce.Count
     bound = {}
     with oracle.session(graphs):
         for base in buckets(graphs, memory=1 << 30):
-            y0 = oracle.decision.labels(oracle.predict(base.graphs))
+            before = oracle.predict(base.graphs)
             space = ce.EditSpace(features=False).allowed(base, dataset.schema)
-            search = Search(oracle, base, space, y0, ce.Budget(), None, lambda n: None)
+            search = Search(oracle, base, space, before, ce.Budget(), None, lambda n: None)
             for row in range(base.size):
                 bound[int(base.ids[row])] = edge_lower_bound(search, row, 2)
     with (out / "optimality.csv").open("w", newline="") as f:

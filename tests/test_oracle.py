@@ -622,10 +622,10 @@ def test_a_model_that_ignores_edges():
 
     oracle = Oracle(Blind())
     with oracle.session(graphs()):
-        assert not oracle.edges_matter
+        assert not oracle.way(GraphBatch.from_graphs(graphs())).edges_matter
     oracle = Oracle(Net())
     with oracle.session(graphs()):
-        assert oracle.edges_matter
+        assert oracle.way(GraphBatch.from_graphs(graphs())).edges_matter
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

@@ -241,6 +241,20 @@ def test_jsonl_appends_and_survives_a_cut_off_last_line(tmp_path):
     assert list(ce.read_jsonl(file)) == results[:1]
 
 
+def test_jsonl_appends_after_a_crash(tmp_path):
+    file = tmp_path / "out.jsonl"
+    first, second, third = result(), result(index=4), result(index=5)
+    for text, kept in (
+        (f"{first.to_json()}\n{second.to_json()[:50]}", [first]),
+        (f"{first.to_json()}\n{second.to_json()}", [first, second]),
+        (second.to_json()[:50], []),
+        ("", []),
+    ):
+        file.write_text(text)
+        ce.write_jsonl(file, [third], append=True)
+        assert list(ce.read_jsonl(file)) == [*kept, third]
+
+
 def test_jsonl_does_not_tolerate_more_than_that(tmp_path):
     file = tmp_path / "out.jsonl"
     good = result().to_json()

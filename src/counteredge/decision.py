@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -67,6 +68,11 @@ class Decision:
         if task == "multiclass" and outputs < 2:
             raise InputError("task='multiclass' needs at least two outputs; a single logit is task='binary'")
         classes = {"multiclass": outputs, "binary": 2}.get(task, 0)
+        if target is not None:
+            try:
+                target = int(operator.index(target))
+            except TypeError as e:
+                raise InputError(f"target={target!r} is no class number") from e
         if target is not None and not 0 <= target < classes:
             raise InputError(
                 f"target={target} is no class of this model"

@@ -244,7 +244,7 @@ class EditSpace:
             "edges": cls(features=False),
             "features": cls(add_edges=False, remove_edges=False),
         }
-        if edits not in names:
+        if not (edits is None or isinstance(edits, str)) or edits not in names:
             raise InputError(f"edits={edits!r} is unknown; use 'edges', 'features', 'both' or an EditSpace")
         return names[edits]
 
@@ -270,10 +270,10 @@ class EditSpace:
             k = int(g.x.shape[0])
             _freeze(g, k, self, flip[b], nodes[b], batch.directed)
             present = like[b, :k, :k] > 0
-            prior = _square(self.gamma, g, k, "gamma", like)
+            prior = _square(self.gamma, g, "gamma", batch)
             gamma[b, :k, :k] = prior.masked_fill(present, 0.0) if isinstance(self.gamma, float | int) else prior
-            add = _square(self.add_cost, g, k, "add_cost", like)
-            remove = _square(self.remove_cost, g, k, "remove_cost", like)
+            add = _square(self.add_cost, g, "add_cost", batch)
+            remove = _square(self.remove_cost, g, "remove_cost", batch)
             cost[b, :k, :k] = torch.where(present, remove, add)
         if not bool((cost > 0).all()):
             raise InputError("edge costs must be positive; freeze a pair with frozen_edges instead")
@@ -289,16 +289,23 @@ class EditSpace:
         prices = torch.as_tensor(self.feature_cost, dtype=like.dtype, device=like.device)
         if prices.dim() == 1 and len(prices) != width:
             raise InputError(f"feature_cost has {len(prices)} entries but x has {width} columns")
+        if prices.dim() == 1:
+            for k, column in enumerate(schema.columns):
+                if column.kind == "onehot" and float(prices[k]) != float(prices[schema.group_of(k)[0]]):
+                    raise InputError("feature_cost differs inside a one-hot group; a swap is one edit with one cost")
         if not bool((prices > 0).all()):
             raise InputError("feature costs must be positive; freeze a column with frozen_features instead")
         return Allowed(flip, cost, gamma, nodes[:, :, None] & columns, prices.expand(width), schema)
 
 
-def _square(value: float | Tensor | PerGraph, data: Data, n: int, name: str, like: Tensor) -> Tensor:
+def _square(value: float | Tensor | PerGraph, data: Data, name: str, batch: GraphBatch) -> Tensor:
     found = value(data) if callable(value) else value
-    tensor = torch.as_tensor(found, dtype=like.dtype, device=like.device)
+    n = int(data.x.shape[0])
+    tensor = torch.as_tensor(found, dtype=batch.adj.dtype, device=batch.adj.device)
     if tensor.dim() != 0 and tuple(tensor.shape) != (n, n):
         raise InputError(f"{name} has shape {tuple(tensor.shape)} but the graph has {n} nodes")
+    if tensor.dim() == 2 and not batch.directed and not torch.equal(tensor, tensor.t()):
+        raise InputError(f"{name} must be symmetric on an undirected graph: (i, j) and (j, i) are one pair")
     return tensor.expand(n, n)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from counteredge.errors import BudgetError, CapabilityError, InputError
 
 __all__ = [
     "GraphBatch",
+    "Kind",
     "as_graph_list",
     "buckets",
     "check_graph",
@@ -22,6 +23,7 @@ __all__ = [
     "edge_attributes",
     "edge_keys",
     "is_directed",
+    "kinds",
     "new_edge_values",
     "rebuild",
 ]
@@ -68,8 +70,11 @@ def edge_attributes(data: Data) -> list[str]:
         return []
     count = data.edge_index.shape[1]
     names = []
-    for key, value in data.to_dict().items():
-        if "edge" not in key or key.endswith("index") or not isinstance(value, Tensor) or value.dim() == 0:
+    for key in data.keys():  # noqa: SIM118 - a Data iterates over pairs
+        if "edge" not in key or key.endswith("index"):
+            continue
+        value = data[key]
+        if not isinstance(value, Tensor) or value.dim() == 0:
             continue
         if value.shape[0] != count:
             if key in ("edge_attr", "edge_weight", "edge_type"):
@@ -133,12 +138,47 @@ def check_graph(data: Data, where: str = "graph") -> None:
         _finite(key, data[key], where, "edge")
 
 
+class Kind(NamedTuple):
+    """What decides how layers treat a graph's edges: graphs of one kind share a relaxation.
+
+    Attributes:
+        directed: Some arc lacks its reverse.
+        loops: Some node has a self-loop.
+        repeats: Some arc is listed twice.
+        weighted: Some ``edge_weight`` is not 1.
+    """
+
+    directed: bool
+    loops: bool
+    repeats: bool
+    weighted: bool
+
+
+def kinds(graphs: Sequence[Data]) -> list[Kind]:
+    """The kind of each graph, found for all of them at once."""
+    count = len(graphs)
+    device = graphs[0].edge_index.device
+    lengths = torch.tensor([g.edge_index.shape[1] for g in graphs], device=device)
+    owner = torch.repeat_interleave(torch.arange(count, device=device), lengths)
+    src, dst = torch.cat([g.edge_index for g in graphs], 1)
+    n = max(int(g.x.shape[0]) for g in graphs)
+
+    def owners(of: Tensor) -> list[bool]:
+        return (torch.bincount(of, minlength=count) > 0).tolist()
+
+    arcs, times = torch.unique((owner * n + src) * n + dst, return_counts=True)
+    back = (arcs // (n * n) * n + arcs % n) * n + arcs // n % n
+    weights = [g.get("edge_weight") for g in graphs]
+    directed = owners(arcs[~torch.isin(back, arcs)] // (n * n))
+    loops = owners(owner[src == dst])
+    repeats = owners(arcs[times > 1] // (n * n))
+    weighted = [w is not None and bool((w != 1).any()) for w in weights]
+    return [Kind(*flags) for flags in zip(directed, loops, repeats, weighted, strict=True)]
+
+
 def is_directed(data: Data) -> bool:
     """Whether some arc lacks its reverse. Self-loops, order and repeated edges do not matter."""
-    src, dst = data.edge_index
-    off = src != dst
-    n = int(data.x.shape[0])
-    return not torch.equal(torch.unique(src[off] * n + dst[off]), torch.unique(dst[off] * n + src[off]))
+    return kinds([data])[0].directed
 
 
 def content_key(data: Data) -> int:
@@ -156,7 +196,7 @@ def new_edge_values(key: str, values: Tensor, count: int) -> Tensor:
     shape = (count, *values.shape[1:])
     if key == "edge_weight":
         return values.new_ones(shape)
-    if not len(values):
+    if not len(values) or not count:
         return values.new_zeros(shape)
     rows, counts = torch.unique(values, dim=0, return_counts=True)
     return rows[counts.argmax()].expand(shape)
@@ -189,6 +229,9 @@ def rebuild(data: Data, removed: Tensor, added: Tensor, x: Tensor | None = None,
     if not directed:
         removed = torch.cat([removed, removed.flip(1)])
         added = torch.stack([added, added.flip(1)], 1).reshape(-1, 2)
+    if not len(removed) and not len(added):
+        out.x = data.x.clone() if x is None else x
+        return out
     keep = ~torch.isin(edges[0] * n + edges[1], removed[:, 0] * n + removed[:, 1])
     for key in edge_attributes(data):
         values = data[key]
@@ -212,6 +255,7 @@ class GraphBatch:
         mask: ``True`` at real nodes.
         directed: Whether single arcs are edited; otherwise a pair is one edit.
         edge_keys: Names of the edge-aligned attributes that all of the graphs have.
+        kind: What its graphs are like, all of them together.
         unit: Whether every present arc weighs 1.
 
     Shapes:
@@ -227,6 +271,7 @@ class GraphBatch:
     mask: Tensor
     directed: bool
     edge_keys: tuple[str, ...]
+    kind: Kind
     unit: bool
 
     @property
@@ -290,7 +335,8 @@ class GraphBatch:
         weight = torch.where(adj > 0, total, torch.ones_like(total))
         numbers = torch.tensor(list(range(size)) if ids is None else list(ids), device=device)
         unit = bool((weight == 1).all())
-        return cls(tuple(graphs), numbers, x, adj, weight, loops, mask, directed, edge_keys(graphs), unit)
+        kind = Kind(*(any(flags) for flags in zip(*kinds(graphs), strict=True)))
+        return cls(tuple(graphs), numbers, x, adj, weight, loops, mask, directed, edge_keys(graphs), kind, unit)
 
     def to_data(self, row: int, adj: Tensor, x: Tensor) -> Data:
         """Graph ``row`` with edited adjacency and features, as ``Data`` in the user's own dtypes.
@@ -328,7 +374,7 @@ def buckets(
     directed: bool | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> Iterator[GraphBatch]:
-    """Group graphs of like size and direction into batches that fit into ``memory`` bytes.
+    """Group graphs of like size and kind into batches that fit into ``memory`` bytes.
 
     Args:
         graphs: Checked graphs.
@@ -345,13 +391,13 @@ def buckets(
         InputError: When a directed graph is to be edited by undirected pairs.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for i, g in enumerate(graphs):
-        n = int(g.x.shape[0])
-        arcs = is_directed(g) if directed is None else directed
-        if not arcs and is_directed(g):
+    for i, (g, kind) in enumerate(zip(graphs, kinds(graphs), strict=True)):
+        arcs = kind.directed if directed is None else directed
+        if kind.directed and not arcs:
             raise InputError(f"graph {i} is directed, it cannot be edited by undirected pairs: leave directed at None")
-        groups.setdefault((arcs, -(-n // BUCKET), g.x.dtype, g.x.dim()), []).append(i)
-    for (arcs, *_), members in sorted(groups.items(), key=lambda kv: (kv[0][0], kv[0][1], str(kv[0][2:]))):
+        group = (arcs, -(-int(g.x.shape[0]) // BUCKET), kind, g.x.dim(), str(g.x.dtype))
+        groups.setdefault(group, []).append(i)
+    for (arcs, *_), members in sorted(groups.items()):
         n = max(int(graphs[i].x.shape[0]) for i in members)
         first = graphs[members[0]].x
         each = bytes_per_graph(n, 1 if first.dim() == 1 else first.shape[1], copies)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from torch_geometric.data import Batch, Data
 from counteredge.calling import Caller, ModelInputs, discrete_inputs, relaxed_inputs
 from counteredge.decision import Decision, Task
 from counteredge.errors import BudgetError, InputError, ModelError
-from counteredge.graphs import GraphBatch, check_graph, edge_keys
+from counteredge.graphs import GraphBatch, Kind, check_graph, edge_keys
 from counteredge.relax import DenseTwin, EdgeWeights
 
-__all__ = ["Oracle", "untouched"]
+__all__ = ["Oracle", "Way", "untouched"]
 
 MARGIN_TOLERANCE = 1e-5  # a search margin this close to zero (relative to the logits) is not called a flip
 PREDICTED_AT_ONCE = 256  # real graphs stacked into one call of the model
@@ -69,6 +70,26 @@ def untouched(model: nn.Module) -> Iterator[None]:
         random.setstate(states[2])
 
 
+@dataclass(frozen=True)
+class Way:
+    """How relaxed passes are made for one kind of graph.
+
+    Attributes:
+        relax: The relaxation that was measured to be exact; ``None``: real graphs only, no gradients to edges.
+        name: As results show it.
+        edges_matter: Whether the prediction depends on edges at all.
+    """
+
+    relax: DenseTwin | EdgeWeights | None
+    name: str
+    edges_matter: bool
+
+    @property
+    def exact(self) -> bool:
+        """Whether gradients with respect to edges are to be had."""
+        return self.relax is not None
+
+
 class Oracle:
     """One model, as explainers see it.
 
@@ -110,9 +131,7 @@ class Oracle:
         self._wanted = relaxation
         self.relaxation = "none"
         self.exact = False
-        self.edges_matter = True
-        self._twin: DenseTwin | None = None
-        self._weights: EdgeWeights | None = None
+        self._ways: dict[Kind, Way] = {}
         self.precision: torch.dtype = torch.float64
         self.decision = Decision("multiclass")
         self.outputs = 0
@@ -138,6 +157,9 @@ class Oracle:
         widths = sorted({1 if g.x.dim() == 1 else int(g.x.shape[1]) for g in graphs})
         if len(widths) > 1:
             raise InputError(f"the graphs have different numbers of feature columns: {widths}")
+        kinds = [g.x.is_floating_point() for g in graphs]
+        if any(kinds) and not all(kinds):
+            raise InputError(f"graph {kinds.index(False)} has integer x but others have floats: give all the same kind")
         for key in ("edge_weight", "edge_attr"):
             have = [g.get(key) is not None for g in graphs]
             if any(have) and not all(have):
@@ -244,17 +266,19 @@ class Oracle:
             row: ``(K,)``; adj: ``(K, n, n)``; x: ``(K, n, f)``; returns ``(K, C)``.
         """
         step = self.chunk(base)
+        # a dense twin is as exact on really edited graphs as it is between them; edge weights would only be slower
+        dense = isinstance(self.way(base).relax, DenseTwin)
         parts = []
         with torch.no_grad():
             for s in range(0, len(row), step):
                 part = slice(s, s + step)
-                parts.append(self._pass(base, row[part], adj[part], x[part], self._twin is not None))
+                parts.append(self._pass(base, row[part], adj[part], x[part], dense))
         return torch.cat(parts) if parts else adj.new_zeros(0, self.outputs)
 
     def relaxed(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
-        """Outputs with gradients with respect to ``adj`` (when :attr:`exact`) and ``x``. Shapes as :meth:`logits`."""
+        """Outputs with gradients to ``adj`` (where :meth:`way` is exact) and ``x``. Shapes as :meth:`logits`."""
         with torch.enable_grad():
-            z = self._pass(base, row, adj, x, self.exact)
+            z = self._pass(base, row, adj, x, True)
         ids = base.ids[row]
         if z.requires_grad:
             z.register_hook(lambda g: self._add(1, ids))  # type: ignore[no-untyped-call]
@@ -271,7 +295,7 @@ class Oracle:
         n, f = base.nodes, base.x.shape[2]
         width = max(self.caller.width, f)
         each = 8 * (4 * n * n + 6 * n * width) * (6 if gradients else 1)
-        if self._twin is None:
+        if not isinstance(self.way(base).relax, DenseTwin):
             each += 8 * n * n * width * (6 if gradients else 1)
         if each > self.memory:
             raise BudgetError(
@@ -290,31 +314,24 @@ class Oracle:
     def _pass(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, relaxed: bool) -> Tensor:
         if self.tally.shape[1]:
             self._add(0, base.ids[row])
-        return self._run(base, row, adj, x, self._twin if relaxed else None, self._weights if relaxed else None)
+        return self._run(base, row, adj, x, self.way(base).relax if relaxed else None)
 
     def _run(
-        self,
-        base: GraphBatch,
-        row: Tensor,
-        adj: Tensor,
-        x: Tensor,
-        twin: DenseTwin | None,
-        weights: EdgeWeights | None,
+        self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, relax: DenseTwin | EdgeWeights | None
     ) -> Tensor:
+        """One uncounted pass: through a relaxation, or (``None``) on really edited graphs."""
         if not self.caller.takes_batch and len(row) > 1:
-            one = [
-                self._run(base, row[k : k + 1], adj[k : k + 1], x[k : k + 1], twin, weights) for k in range(len(row))
-            ]
-            return torch.cat(one)
-        if twin is not None:
+            each = (slice(k, k + 1) for k in range(len(row)))
+            return torch.cat([self._run(base, row[k], adj[k], x[k], relax) for k in each])
+        if isinstance(relax, DenseTwin):
             inputs = relaxed_inputs(base, row, adj, x, edges=False)
             weighted = adj if base.unit else adj * base.weight[row]
             plain = adj if "edge_weight" in base.edge_keys else weighted
-            with twin.attached(weighted, plain, base.loops[row], base.mask[row]):
+            with relax.attached(weighted, plain, base.loops[row], base.mask[row]):
                 out = self.caller(inputs, self.precision)
-        elif weights is not None:
+        elif isinstance(relax, EdgeWeights):
             inputs = relaxed_inputs(base, row, adj, x, edges=True)
-            with weights.attached(inputs.edge_weight.to(self.precision)):  # type: ignore[union-attr]
+            with relax.attached(inputs.edge_weight.to(self.precision)):  # type: ignore[union-attr]
                 out = self.caller(inputs, self.precision)
         else:
             out = self.caller(discrete_inputs(base, row, adj.detach(), x), self.precision)
@@ -334,35 +351,47 @@ class Oracle:
     # -- the probe ---------------------------------------------------------------------------------------------------
 
     def _probe(self, graphs: Sequence[Data]) -> None:
-        """Learn the head, and measure which relaxation is exact for this model."""
+        """Learn the head, then measure which relaxation is exact for the graphs at hand."""
         g = min(graphs, key=lambda d: (d.edge_index.shape[1] == 0, d.x.shape[0] < 3, d.x.shape[0]))
         self.outputs = 0
+        self._ways = {}
         raw = self._first(g)
         self.outputs = raw.shape[1]
         self.decision = Decision.infer(self.outputs, *self._asked)
-        self._twin = self._weights = None
-        self.exact, self.relaxation = False, "none"
         base = GraphBatch.from_graphs([g])
         row, adj = _probe_states(base)
+        self._precise(base, row, adj, base.x.expand(len(row), -1, -1), raw)
+        self.exact, self.relaxation = self.way(base).exact, self.way(base).name
+
+    def way(self, base: GraphBatch) -> Way:
+        """How relaxed passes over graphs of this kind are made, measured on one of them."""
+        if base.kind not in self._ways:
+            seen = self.seen
+            self._ways[base.kind] = self._measure(base.kind, base.graphs[0])
+            self.free += self.seen - seen
+        return self._ways[base.kind]
+
+    def _measure(self, kind: Kind, g: Data) -> Way:
+        base = GraphBatch.from_graphs([g], directed=kind.directed)
+        row, adj = _probe_states(base)
         x = base.x.expand(len(row), -1, -1)
-        real = self._precise(base, row, adj, x, raw)
-        self.edges_matter = bool(((real - real[:1]).abs() > 1e-9).any())
-        for kind, build in (("dense", DenseTwin), ("weights", EdgeWeights)):
-            if self._wanted not in ("auto", kind):
+        with torch.no_grad():
+            real = self._run(base, row, adj, x, None)
+        matter = bool(((real - real[:1]).abs() > 1e-9).any())
+        for build in (DenseTwin, EdgeWeights):
+            if self._wanted not in ("auto", build.name):
                 continue
             try:
-                way: Any = build(self.model)
-                ways = (way, None) if kind == "dense" else (None, way)
+                way = build(self.model)
                 with torch.no_grad():
-                    z = self._run(base, row, adj, x, *ways)
+                    z = self._run(base, row, adj, x, way)
             except (ValueError, RuntimeError, KeyError, IndexError, TypeError):
                 continue
             if bool(((z - real).abs() <= PROBE_TOLERANCE[self.precision] * real.abs().clamp(min=1.0)).all()):
-                self._twin, self._weights = ways
-                self.exact, self.relaxation = True, f"exact ({kind})"
-                return
+                return Way(way, f"exact ({build.name})", matter)
         if self._wanted not in ("auto", "none"):
             raise ModelError(f"relaxation={self._wanted!r} is not exact for this model; leave it at 'auto'")
+        return Way(None, "none", matter)
 
     def _first(self, g: Data) -> Tensor:
         """The first prediction of a model that nobody has called yet; errors become advice."""
@@ -399,7 +428,7 @@ class Oracle:
             self.precision = precision
             try:
                 with torch.no_grad():
-                    real = self._run(base, row, adj, x, None, None)
+                    real = self._run(base, row, adj, x, None)
                 if bool(((real[:1] - raw).abs() <= 1e-3 * raw.abs().clamp(min=1.0)).all()):
                     return real
             except RuntimeError:

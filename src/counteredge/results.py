@@ -257,11 +257,29 @@ class Counterfactual:
 
 
 def write_jsonl(path: str | Path, counterfactuals: Iterable[Counterfactual], *, append: bool = False) -> None:
-    """Write one counterfactual a line."""
+    """Write one counterfactual a line; ``append`` adds them to the file (less a line cut off by a crash)."""
+    if append and Path(path).exists():
+        _mend(Path(path))
     with Path(path).open("a" if append else "w", encoding="utf-8") as f:
         for cf in counterfactuals:
             f.write(cf.to_json() + "\n")
             f.flush()
+
+
+def _mend(path: Path) -> None:
+    """End the last line, or drop it when it is only a part of one."""
+    with path.open("r+b") as f:
+        size = f.seek(0, 2)
+        f.seek(max(0, size - 1))
+        if f.read() in (b"", b"\n"):
+            return
+        f.seek(0)
+        head, line_feed, last = f.read().rpartition(b"\n")
+        try:
+            json.loads(last)
+            f.write(b"\n")
+        except ValueError:
+            f.truncate(len(head) + len(line_feed))
 
 
 def read_jsonl(path: str | Path) -> Iterator[Counterfactual]:

@@ -54,8 +54,8 @@ def random_graph(seed, n):
 def search_of(oracle, graphs, space=None, schema=None, **budget):
     base = GraphBatch.from_graphs(graphs)
     allowed = (space or EditSpace.of("edges")).allowed(base, schema or FeatureSchema.fixed(graphs[0].x.shape[1]))
-    y0 = oracle.decision.labels(oracle.predict(graphs, range(len(graphs))))
-    return Search(oracle, base, allowed, y0, Budget(**budget), None, lambda n: None)
+    before = oracle.predict(graphs, range(len(graphs)))
+    return Search(oracle, base, allowed, before, Budget(**budget), None, lambda n: None)
 
 
 def take(search, adj, x=None):

@@ -274,6 +274,11 @@ def test_x_of_a_wrong_kind():
     refuses("x has 6 rows but the graph says num_nodes=9", Data(x=g.x, edge_index=g.edge_index, num_nodes=9))
 
 
+def test_integers_and_floats_do_not_mix():
+    g = path()
+    refuses("graph 1 has integer x but others have floats", [g, Data(x=g.x.long(), edge_index=g.edge_index)])
+
+
 def test_devices_are_named():
     g = path()
     refuses("x is on meta but edge_index is on cpu", Data(x=g.x.to("meta"), edge_index=g.edge_index))
@@ -545,6 +550,9 @@ def test_regression_head():
         ({"task": "multilabel", "target": 1}, "has no target class"),
         ({"task": "multiclass", "desired": (0, 1)}, "desired= is for regression"),
         ({"relaxation": "nonsense"}, "relaxation='nonsense' is unknown"),
+        ({"target": "b"}, "target='b' is no class number"),
+        ({"target": 1.0}, r"target=1\.0 is no class number"),
+        ({"edits": ["edges"]}, r"edits=\['edges'\] is unknown"),
         ({"edits": "nonsense"}, "edits='nonsense' is unknown"),
         ({"edits": ce.EditSpace(frozen_nodes=[17])}, r"frozen_nodes \[17\].*0\.\.5"),
         ({"edits": ce.EditSpace(frozen_edges=[(0, 17)])}, r"frozen_edges name nodes outside 0\.\.5"),
@@ -607,5 +615,6 @@ def test_numpy_numbers_are_numbers():
     g = path()
     model = centred(Net(), g)
     explained(
-        model, g, target=np.int64(1), edits=ce.EditSpace(frozen_nodes=np.array([0]), frozen_features=np.array([1]))
+        model, g, target=torch.tensor(1), edits=ce.EditSpace(frozen_nodes=np.array([0]), frozen_features=np.array([1]))
     )
+    explained(model, g, target=np.int64(1))

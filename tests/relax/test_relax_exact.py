@@ -344,7 +344,7 @@ def test_hooks_are_gone_after_success_and_after_failure(tier):
     assert isinstance(model.convs[0], MessagePassing)
 
 
-# -- the probe looks at one graph only --------------------------------------------------------------------------------
+# -- kinds of graphs are probed apart ----------------------------------------------------------------------------------
 
 
 def loose(layer, odd, weighted=False, plain_weight=False):
@@ -358,10 +358,6 @@ def loose(layer, odd, weighted=False, plain_weight=False):
         return worst_error(oracle, GraphBatch.from_graphs([odd], [1]))
 
 
-ONE_GRAPH = "the probe measures one graph: what only other graphs have (see the reason's case) is not seen"
-
-
-@pytest.mark.xfail(strict=True, reason=ONE_GRAPH + "; PyG counts repeated self-loops once in GCN")
 def test_repeated_self_loops_in_another_graph():
     odd = sample(1, 6)
     loops = odd.edge_index[:, odd.edge_index[0] == odd.edge_index[1]]
@@ -369,23 +365,19 @@ def test_repeated_self_loops_in_another_graph():
     assert loose(GCNConv, odd) < 1e-9
 
 
-@pytest.mark.xfail(strict=True, reason=ONE_GRAPH + "; weighted self-loops reach layers that take no weights")
 def test_weighted_self_loops_in_another_graph_and_a_layer_without_weights():
     assert loose(gin, sample(1, 6, weight=True), plain_weight=True) < 1e-9
 
 
-@pytest.mark.xfail(strict=True, reason=ONE_GRAPH + "; repeated edges count once where the data has weights")
 def test_repeated_weighted_edges_in_another_graph_and_a_layer_without_weights():
     assert loose(gin, sample(1, 6, weight=True, repeat=True, loops=False), plain_weight=True) < 1e-9
 
 
-@pytest.mark.xfail(strict=True, reason=ONE_GRAPH + "; a weighted mean divides by the number of edges, not by weights")
 def test_weighted_mean_in_another_graph():
     odd = sample(1, 6, weight=True, loops=False)
     assert loose(with_options(GraphConv, aggr="mean"), odd, weighted=True, plain_weight=True) < 1e-9
 
 
-@pytest.mark.xfail(strict=True, reason=ONE_GRAPH + "; pooling that keeps all nodes of a small graph")
 def test_pooling_that_only_larger_graphs_show():
     torch.manual_seed(1)
     even = Data(x=torch.ones(3, F).double(), edge_index=torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]]))

@@ -46,8 +46,7 @@ def flips_by_edges(search: Search, row: int, flips: int) -> bool:
         state = search.moves.apply(start[zero], first)
         if second is not None:
             state = search.moves.apply(state, second)
-        _, flip = search.margins(state)
-        if bool(flip.any()):
+        if search.could_flip(state):
             return True
     return False
 

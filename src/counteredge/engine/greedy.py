@@ -32,7 +32,7 @@ class BeamOptions:
         rivals: Classes aimed at, nearest first.
     """
 
-    looks: tuple[int, ...] = (4, 16, 64)
+    looks: tuple[int, ...] = (2, 8, 32, 64)
     every: int = 4096
     width: int = 8
     per_state: int = 32
@@ -48,10 +48,11 @@ def beam_search(search: Search, rows: Tensor, options: BeamOptions) -> None:
         rows: Which of its graphs, ``(R,)``.
         options: Width, depth.
     """
-    per_state = options.per_state if search.oracle.exact else options.every
+    per_state = options.per_state if search.oracle.way(search.base).exact else options.every
     front = State.start(search.base, rows)
     for level in range(1, options.depth + 1):
-        looks = (*options.looks, options.every) if level == 1 else (per_state,)
+        short = tuple(look for look in options.looks if look < options.every)
+        looks = (*short, options.every) if level == 1 else (per_state,)
         front = _payable(search, front, looks[0])
         if not len(front):
             return

@@ -65,7 +65,7 @@ class Search:
         oracle: An oracle in session.
         base: The graphs.
         allowed: What may change.
-        y0: Their labels, ``(B,)`` (multilabel ``(B, C)``).
+        before: What the untouched model says about them, ``(B, C)``.
         budget: Limits.
         deadline: ``time.monotonic()`` value at which everything stops.
         on_done: Called with the number of graphs that have just been finished.
@@ -76,12 +76,13 @@ class Search:
         oracle: Oracle,
         base: GraphBatch,
         allowed: Allowed,
-        y0: Tensor,
+        before: Tensor,
         budget: Budget,
         deadline: float | None,
         on_done: Callable[[int], None],
     ) -> None:
-        self.oracle, self.base, self.y0, self.budget = oracle, base, y0, budget
+        self.oracle, self.base, self.budget = oracle, base, budget
+        self.before, self.y0 = before, oracle.decision.labels(before)
         self.moves = Moves(base, allowed)
         self.deadline, self.on_done = deadline, on_done
         size = base.size
@@ -100,6 +101,12 @@ class Search:
         z = self.oracle.logits(self.base, s.row, s.adj, s.x)
         m = self.oracle.decision.margins(z, self.y0[s.row])
         return m, m < -self.oracle.tolerance(z)
+
+    def could_flip(self, s: State) -> bool:
+        """Whether any of the states is a flip, or so near one that rounding decides."""
+        z = self.oracle.logits(self.base, s.row, s.adj, s.x)
+        m = self.oracle.decision.margins(z, self.y0[s.row])
+        return bool((m < self.oracle.tolerance(z)).any())
 
     def try_moves(self, s: State, which: Tensor, move: Tensor) -> tuple[Tensor, Tensor]:
         """Margins and flips after single moves, without holding all edited graphs at once.
@@ -149,7 +156,7 @@ class Search:
 
     def _rank_part(self, s: State, rivals: int) -> tuple[Tensor, Tensor]:
         oracle, moves = self.oracle, self.moves
-        adj = s.adj.clone().requires_grad_(oracle.exact)
+        adj = s.adj.clone().requires_grad_(oracle.way(self.base).exact)
         wants_x = s.x.is_floating_point() and s.x.shape[2] > 0
         x = s.x.clone().requires_grad_() if wants_x else s.x
         leaves = [t for t in (adj, x) if t.requires_grad]

@@ -162,9 +162,7 @@ class Explainer:
         bar: tqdm[Any],
     ) -> Search:
         z = oracle.predict(base.graphs, base.ids.tolist())
-        search = Search(
-            oracle, base, space.allowed(base, schema), oracle.decision.labels(z), budget, deadline, bar.update
-        )
+        search = Search(oracle, base, space.allowed(base, schema), z, budget, deadline, bar.update)
         # nothing to do for these
         search.stopped |= oracle.decision.flips(z, search.y0) | ~torch.isfinite(z).all(1)
         self._search(search)
@@ -181,14 +179,16 @@ class _Harness:
     ) -> None:
         self.explainer, self.oracle, self.search, self.budget = explainer, oracle, search, budget
         self.names = tuple(names)
+        self.parameters = explainer.parameters()
 
     def results(self) -> list[Counterfactual]:
         """One result a graph of the batch."""
         base, oracle = self.search.base, self.oracle
         claimed = {r: self._claim(r) for r in self.search.solved.nonzero().flatten().tolist()}
-        graphs = [*base.graphs, *(data for _, data in claimed.values())]
+        edited = [data for _, data in claimed.values()]
+        graphs = [*base.graphs, *edited]
         place = dict(zip(claimed, range(base.size, len(graphs)), strict=True))
-        z = oracle.predict(graphs)
+        z = torch.cat([self.search.before, oracle.predict(edited)]) if edited else self.search.before
         # what is shown comes from the double-precision pass, which does not depend on the batch
         shown = oracle.decision.read(oracle.predict(graphs, precise=True))
         y0 = oracle.decision.labels(z[: base.size])
@@ -240,11 +240,11 @@ class _Harness:
             certified_lower_bound=explainer._lower_bound(search, row),
             calls=Calls(forward, backward, first or None),
             seconds=0.0,
-            relaxation=oracle.relaxation,
+            relaxation=oracle.way(search.base).name,
             explainer=explainer.name,
             preset=explainer.preset,
             seed=explainer.seed,
-            parameters=explainer.parameters(),
+            parameters=self.parameters,
             schema=search.moves.allowed.schema,
             label_names=self.names,
         )
@@ -272,7 +272,7 @@ class _Harness:
         allowed = search.moves.allowed
         if not bool(allowed.flip[row].any()) and not bool(allowed.features[row].any()):
             return "the edit space allows no change on this graph"
-        if not self.oracle.edges_matter and not bool(allowed.features[row].any()):
+        if not self.oracle.way(search.base).edges_matter and not bool(allowed.features[row].any()):
             return "the prediction does not depend on edges, and no feature may change"
         return self.explainer.describe_failure(search)
 

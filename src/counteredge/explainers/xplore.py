@@ -160,7 +160,7 @@ class XPlore(Explainer):
 
     def _search(self, search: Search) -> None:
         if self.preset == "paper":
-            if not search.oracle.exact:
+            if not search.oracle.way(search.base).exact:
                 raise CapabilityError(
                     "preset='paper' needs gradients with respect to edges, and no relaxed pass is exact for this model "
                     "(attention and max aggregation have none yet); preset='minimal' searches it without them"
@@ -197,7 +197,7 @@ def _check_bounds(search: Search) -> None:
 
 def _descends(search: Search) -> bool:
     """Whether gradients reach all that may change."""
-    return search.oracle.exact or not bool(search.moves.allowed.flip.any())
+    return search.oracle.way(search.base).exact or not bool(search.moves.allowed.flip.any())
 
 
 def _open_rows(search: Search) -> torch.Tensor:

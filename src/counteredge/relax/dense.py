@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, GINConv, GraphConv, MessagePassing, SAGEConv
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
+from counteredge.relax.weights import drops_nodes
+
 __all__ = ["DenseTwin"]
 
 
@@ -40,7 +42,7 @@ class DenseTwin:
 
     def __init__(self, model: nn.Module) -> None:
         self.convs = [m for m in model.modules() if isinstance(m, MessagePassing)]
-        if not self.convs or not all(map(_understood, self.convs)):
+        if drops_nodes(model) or not self.convs or not all(map(_understood, self.convs)):
             raise ValueError("the dense twin needs GCNConv, GINConv, GraphConv or SAGEConv layers throughout")
 
     @contextmanager
@@ -124,10 +126,10 @@ class _Gather:
             raise ValueError("propagate ended without having begun")
         x = self.layout.pad(self.x)
         adj = self.layout.weighted if self.weighted else self.layout.plain
-        along = adj.transpose(1, 2) if conv.flow == "source_to_target" else adj
         if isinstance(conv, GCNConv) and conv.normalize:
-            out = self._normalised(conv, along, x)
+            out = torch.bmm(self._normalised(conv, adj), x)
         else:
+            along = self._along(adj)
             out = torch.bmm(along, x) + self.layout.loops[..., None] * x
             if isinstance(conv.aggr_module, MeanAggregation):
                 out = out / self._degree(along).clamp(min=1.0)[..., None]
@@ -139,18 +141,22 @@ class _Gather:
             self.layout.terms[key] = along.sum(2) + self.layout.loops
         return self.layout.terms[key]
 
-    def _normalised(self, conv: GCNConv, along: Tensor, x: Tensor) -> Tensor:
+    def _normalised(self, conv: GCNConv, adj: Tensor) -> Tensor:
+        """``D^-1/2 (A + loops) D^-1/2``, target by source: once a pass, shared by all layers of the same options."""
         key = ("gcn", conv.flow, self.weighted, conv.add_self_loops, conv.improved)
-        loops = self.layout.loops
-        if conv.add_self_loops:
-            # PyG gives a new self-loop the "improved" weight 2 only where other edges have weights
-            fill = torch.full_like(loops, 2.0 if conv.improved and self.weighted else 1.0)
-            loops = torch.where(loops > 0, loops, fill)
         if key not in self.layout.terms:
-            degree = along.sum(2) + loops
+            loops = self.layout.loops
+            if conv.add_self_loops:
+                # PyG gives a new self-loop the "improved" weight 2 only where other edges have weights
+                fill = torch.full_like(loops, 2.0 if conv.improved and self.weighted else 1.0)
+                loops = torch.where(loops > 0, loops, fill)
+            full = self._along(adj) + torch.diag_embed(loops)
+            degree = full.sum(2)
             safe = torch.where(degree > 0, degree, torch.ones_like(degree))
             # a node without degree sends and receives nothing; its gradient is zero, not NaN
-            self.layout.terms[key] = torch.where(degree > 0, safe.rsqrt(), torch.zeros_like(degree))
-        scale = self.layout.terms[key][..., None]
-        scaled = scale * x
-        return scale * (torch.bmm(along, scaled) + loops[..., None] * scaled)
+            scale = torch.where(degree > 0, safe.rsqrt(), torch.zeros_like(degree))
+            self.layout.terms[key] = scale[:, :, None] * full * scale[:, None, :]
+        return self.layout.terms[key]
+
+    def _along(self, adj: Tensor) -> Tensor:
+        return adj.transpose(1, 2) if self.conv.flow == "source_to_target" else adj

@@ -13,7 +13,12 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 from torch_geometric.utils import scatter
 
-__all__ = ["EdgeWeights"]
+__all__ = ["EdgeWeights", "drops_nodes"]
+
+
+def drops_nodes(model: nn.Module) -> bool:
+    """Whether the model holds a pooling layer that can change the graph between convolutions (TopK, SAG, ...)."""
+    return any(type(m).__module__.startswith("torch_geometric.nn.pool") for m in model.modules())
 
 
 class EdgeWeights:
@@ -34,7 +39,7 @@ class EdgeWeights:
     def __init__(self, model: nn.Module) -> None:
         self.convs = [m for m in model.modules() if isinstance(m, MessagePassing)]
         kinds = {type(m.aggr_module) for m in self.convs}
-        if not self.convs or not kinds <= {SumAggregation, MeanAggregation}:
+        if drops_nodes(model) or not self.convs or not kinds <= {SumAggregation, MeanAggregation}:
             raise ValueError("edge weights are exact for sum and mean aggregation only")
 
     @contextmanager
