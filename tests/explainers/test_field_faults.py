@@ -229,9 +229,11 @@ def test_relations_follow_their_edges():
     g = s6(edge_type=torch.tensor([0, 0, 1, 1, 0, 0, 1, 1, 1, 1]))
     first = lambda m, g: m(g.x, g.edge_index, g.edge_type, torch.zeros(6, dtype=torch.long))  # noqa: E731
     whole = lambda m, g: m(Batch.from_data_list([g]))  # noqa: E731
-    a = solve(near(Relations(), g, first), g, first, edits="edges")
-    b = solve(near(Whole(), g, whole), g, whole, edits="edges")
+    space = ce.EditSpace(remove_edges=False, features=False)
+    a = solve(near(Relations(), g, first), g, first, edits=space)
+    b = solve(near(Whole(), g, whole), g, whole, edits=space)
     assert a.edits == b.edits
+    assert a.edits.added
     kept = {(i, j): t for i, j, t in zip(*g.edge_index.tolist(), g.edge_type.tolist(), strict=True)}
     for i, j, t in zip(*a.data.edge_index.tolist(), a.data.edge_type.tolist(), strict=True):
         assert t == kept.get((i, j), 1)  # a new edge is of the graph's most frequent relation
@@ -625,12 +627,23 @@ def test_what_is_frozen_is_bit_identical():
     assert all(0 not in pair and pair != (3, 5) for pair in cf.edits.added)
 
 
-def test_bounds_on_some_columns_only():
+@pytest.mark.parametrize("node", range(5))
+def test_edges_of_a_frozen_node_are_frozen(node):
+    """All insertions are equally good to this model, so the first that is allowed is taken."""
+    cf = solve(Edges(least=12), s6(), edits=ce.EditSpace(frozen_nodes=[node], remove_edges=False))
+    assert all(node not in pair for pair in cf.edits.added)
+    cf = solve(Edges(least=12), s6(), edits=ce.EditSpace(frozen_nodes=lambda g: [node, 5], remove_edges=False))
+    assert all(node not in pair and 5 not in pair for pair in cf.edits.added)
+
+
+@pytest.mark.parametrize("shrink", [False, True])
+def test_bounds_on_some_columns_only(shrink):
     g = s6()
     inferred = ce.FeatureSchema.infer([g.x])
     tight = replace(inferred.columns[2], lo=-0.25, hi=0.25)
     schema = ce.FeatureSchema((*inferred.columns[:2], tight, inferred.columns[3]))
-    cf = solve(near(Net(), g, to=0.3), g, edits=ce.EditSpace(schema=schema, add_edges=False, remove_edges=False))
+    space = ce.EditSpace(schema=schema, add_edges=False, remove_edges=False)
+    cf = solve(near(Net(), g, to=1.0), g, edits=space, explainer=ce.XPlore(shrink=shrink))
     changed = cf.data.x != g.x
     assert changed.any()
     for k, column in enumerate(schema.columns):

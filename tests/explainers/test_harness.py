@@ -56,7 +56,7 @@ def test_honest_counts_are_not_inflated():
     # the probe at the start and the harness's own checks are free: both small, both known
     kinds = 2  # without and with self-loops; each is probed in four states, really and relaxed
     probe = 2 + 4 + kinds * (4 + 4)
-    harness = sum(2 * (1 + c.found) + (len(c.edits) if len(c.edits) > 1 else 0) for c in with_limit)
+    harness = sum(1 + 2 * c.found + (len(c.edits) if len(c.edits) > 1 else 0) for c in with_limit)
     assert sum(seen) == charged + probe + harness
 
 
