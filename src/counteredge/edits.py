@@ -265,16 +265,17 @@ class EditSpace:
         flip &= ~torch.eye(batch.nodes, dtype=torch.bool, device=like.device)
         flip &= torch.where(like > 0, torch.tensor(self.remove_edges), torch.tensor(self.add_edges))
         nodes = batch.mask.clone()
-        gamma, cost = torch.zeros_like(like), torch.ones_like(like)
-        for b, g in enumerate(batch.graphs):
-            k = int(g.x.shape[0])
-            _freeze(g, k, self, flip[b], nodes[b], batch.directed)
-            present = like[b, :k, :k] > 0
-            prior = _square(self.gamma, g, "gamma", batch)
-            gamma[b, :k, :k] = prior.masked_fill(present, 0.0) if isinstance(self.gamma, float | int) else prior
-            add = _square(self.add_cost, g, "add_cost", batch)
-            remove = _square(self.remove_cost, g, "remove_cost", batch)
-            cost[b, :k, :k] = torch.where(present, remove, add)
+        for kind in (self.frozen_nodes, self.frozen_edges):
+            if callable(kind) or len(kind):
+                for b, g in enumerate(batch.graphs):
+                    _freeze(g, int(g.x.shape[0]), self, flip[b], nodes[b], batch.directed)
+                break
+        gamma = _squares(self.gamma, "gamma", batch)
+        if isinstance(self.gamma, float | int):
+            gamma = gamma.masked_fill(like > 0, 0.0)
+        cost = torch.where(
+            like > 0, _squares(self.remove_cost, "remove_cost", batch), _squares(self.add_cost, "add_cost", batch)
+        )
         if not bool((cost > 0).all()):
             raise InputError("edge costs must be positive; freeze a pair with frozen_edges instead")
         if not bool((gamma.abs() <= 1).all()):
@@ -298,15 +299,20 @@ class EditSpace:
         return Allowed(flip, cost, gamma, nodes[:, :, None] & columns, prices.expand(width), schema)
 
 
-def _square(value: float | Tensor | PerGraph, data: Data, name: str, batch: GraphBatch) -> Tensor:
-    found = value(data) if callable(value) else value
-    n = int(data.x.shape[0])
-    tensor = torch.as_tensor(found, dtype=batch.adj.dtype, device=batch.adj.device)
-    if tensor.dim() != 0 and tuple(tensor.shape) != (n, n):
-        raise InputError(f"{name} has shape {tuple(tensor.shape)} but the graph has {n} nodes")
-    if tensor.dim() == 2 and not batch.directed and not torch.equal(tensor, tensor.t()):
-        raise InputError(f"{name} must be symmetric on an undirected graph: (i, j) and (j, i) are one pair")
-    return tensor.expand(n, n)
+def _squares(value: float | Tensor | PerGraph, name: str, batch: GraphBatch) -> Tensor:
+    """One number for all pairs, or each graph's own matrix, as ``(B, n, n)``."""
+    if isinstance(value, float | int):
+        return torch.full_like(batch.adj, float(value))
+    out = torch.zeros_like(batch.adj) if name == "gamma" else torch.ones_like(batch.adj)
+    for b, g in enumerate(batch.graphs):
+        n = int(g.x.shape[0])
+        found = torch.as_tensor(value(g) if callable(value) else value, dtype=out.dtype, device=out.device)
+        if found.dim() != 0 and tuple(found.shape) != (n, n):
+            raise InputError(f"{name} has shape {tuple(found.shape)} but the graph has {n} nodes")
+        if found.dim() == 2 and not batch.directed and not torch.equal(found, found.t()):
+            raise InputError(f"{name} must be symmetric on an undirected graph: (i, j) and (j, i) are one pair")
+        out[b, :n, :n] = found
+    return out
 
 
 def _freeze(data: Data, n: int, space: EditSpace, flip: Tensor, nodes: Tensor, directed: bool) -> None:

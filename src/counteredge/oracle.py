@@ -132,6 +132,7 @@ class Oracle:
         self.relaxation = "none"
         self.exact = False
         self._ways: dict[Kind, Way] = {}
+        self._edge_keys: tuple[str, ...] = ()
         self.precision: torch.dtype = torch.float64
         self.decision = Decision("multiclass")
         self.outputs = 0
@@ -166,6 +167,7 @@ class Oracle:
                 raise InputError(f"graph {have.index(False)} has no {key} but others do: give all of them one, or none")
         if self.caller.device is not None and graphs[0].x.device != self.caller.device:
             raise InputError(f"the model is on {self.caller.device} but the graphs are on {graphs[0].x.device}")
+        self._edge_keys = edge_keys(graphs)
         with untouched(self.model):
             handles = [
                 self.model.register_forward_pre_hook(self._count, with_kwargs=True),
@@ -251,7 +253,8 @@ class Oracle:
         step = PREDICTED_AT_ONCE if self.caller.takes_batch else 1
         parts = [graphs[k : k + step] for k in range(0, len(graphs), step)]
         with torch.no_grad():
-            return torch.cat([self._shaped(self.caller(_stack(p), dtype), len(p)).double() for p in parts])
+            z = [self._shaped(self.caller(_stack(p, self._edge_keys), dtype), len(p)).double() for p in parts]
+        return torch.cat(z) if z else torch.zeros(0, self.outputs, dtype=torch.float64)
 
     def logits(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
         """Outputs at really edited graphs (0/1 adjacency), in batches that keep to the memory bound.
@@ -397,8 +400,8 @@ class Oracle:
         """The first prediction of a model that nobody has called yet; errors become advice."""
         with torch.no_grad():
             try:
-                raw = self.caller(_stack([g]))
-                again = self.caller(_stack([g]))
+                raw = self.caller(_stack([g], self._edge_keys))
+                again = self.caller(_stack([g], self._edge_keys))
             except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError) as e:
                 raise ModelError(
                     f"calling the model on a graph with x {tuple(g.x.shape)} {g.x.dtype} failed: {e}. Arguments are "
@@ -410,7 +413,7 @@ class Oracle:
         squeezed = raw.dim() == 1 and raw.shape[0] == g.x.shape[0] > 1 and self.caller.takes_batch
         if squeezed:  # one number a node, or as many classes as this graph has nodes? two graphs tell
             with torch.no_grad():
-                squeezed = self.caller(_stack([g, g])).dim() == 1
+                squeezed = self.caller(_stack([g, g], self._edge_keys)).dim() == 1
         if squeezed or (raw.dim() == 2 and raw.shape[0] == g.x.shape[0] > 1):
             raise ModelError(
                 f"the model returned {raw.shape[0]} rows for one graph with {g.x.shape[0]} nodes: node-level models "
@@ -437,8 +440,8 @@ class Oracle:
         raise ModelError("the model answers differently on a copy of its weights; is its state outside parameters?")
 
 
-def _stack(graphs: Sequence[Data]) -> ModelInputs:
-    """Real graphs as one block-diagonal batch."""
+def _stack(graphs: Sequence[Data], keys: Sequence[str]) -> ModelInputs:
+    """Real graphs, and their edge-aligned attributes of these names, as one block-diagonal batch."""
     sizes = torch.tensor([g.x.shape[0] for g in graphs])
     start = (sizes.cumsum(0) - sizes).tolist()
     device = graphs[0].x.device
@@ -446,7 +449,7 @@ def _stack(graphs: Sequence[Data]) -> ModelInputs:
     index = torch.cat([g.edge_index + s for g, s in zip(graphs, start, strict=True)], 1)
 
     x = torch.cat([g.x for g in graphs])
-    edges = {key: torch.cat([g[key] for g in graphs]) for key in edge_keys(graphs)}
+    edges = {key: torch.cat([g[key] for g in graphs]) for key in keys}
     weight, attr = edges.pop("edge_weight", None), edges.pop("edge_attr", None)
     return ModelInputs(x, index, graph, list(graphs), weight, attr, edges)
 

@@ -192,16 +192,16 @@ class _Harness:
         # what is shown comes from the double-precision pass, which does not depend on the batch
         shown = oracle.decision.read(oracle.predict(graphs, precise=True))
         y0 = oracle.decision.labels(z[: base.size])
-        already = oracle.decision.flips(z[: base.size], y0)
+        already = oracle.decision.flips(z[: base.size], y0).tolist()
+        confirmed = oracle.decision.flips(z[base.size :], y0[list(claimed)]).tolist()
         out = []
         for row in range(base.size):
             edits, data, reason = EditSet(directed=base.directed), None, ""
             if row not in claimed:
-                reason = self._why_not(row, bool(already[row]), bool(torch.isfinite(z[row]).all()))
+                reason = self._why_not(row, already[row], bool(torch.isfinite(z[row]).all()))
             else:
                 edits, data = claimed[row]
-                at = slice(place[row], place[row] + 1)
-                if not bool(oracle.decision.flips(z[at], y0[row : row + 1])):
+                if not confirmed[place[row] - base.size]:
                     reason = "the untouched model did not confirm the candidate"
                 elif self.budget.edits is not None and len(edits) > self.budget.edits:
                     reason = f"the smallest answer found has {len(edits)} edits, the budget is {self.budget.edits}"
