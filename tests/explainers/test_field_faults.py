@@ -703,9 +703,9 @@ def test_no_edit_is_too_small_to_matter():
 # -- termination -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", ["minimal", "paper"])
-def test_a_constant_model_ends_without_an_answer(preset):
-    cf = ce.XPlore(preset=preset, restarts=1).explain(Constant(), s6(), progress=False)
+@pytest.mark.parametrize("options", [{"restarts": 1}, {"preset": "paper"}], ids=["minimal", "paper"])
+def test_a_constant_model_ends_without_an_answer(options):
+    cf = ce.XPlore(**options).explain(Constant(), s6(), progress=False)
     assert not cf.found
     assert cf.data is None
     assert cf.after is None
@@ -854,3 +854,31 @@ def test_options_out_of_range_are_refused(options):
 def test_a_surrogate_that_does_not_exist_is_refused_at_once():
     with pytest.raises(ce.InputError, match="surrogate='relu'"):
         ce.XPlore(preset="paper", surrogate="relu")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"alpha": 0.2},
+        {"box": True},
+        {"iterations": 7},
+        {"preset": "paper", "width": 2},
+        {"preset": "paper", "restarts": 1},
+        {"depth": "3"},
+        {"width": 2.5},
+        {"restarts": None},
+        {"iterations": True, "preset": "paper"},
+    ],
+    ids=str,
+)
+def test_options_that_would_do_nothing_or_make_no_sense_are_refused(options):
+    with pytest.raises(ce.InputError, match=next(k for k in options if k != "preset")):
+        ce.XPlore(**options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"calls": float("nan")}, {"seconds": "1"}, {"edits": 1.5}, {"calls": True}], ids=str
+)
+def test_budgets_that_make_no_sense_are_refused(options):
+    with pytest.raises(ce.InputError, match=next(iter(options))):
+        ce.Budget(**options)

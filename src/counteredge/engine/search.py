@@ -36,8 +36,9 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("calls", "seconds", "edits"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise InputError(f"Budget({name}={value}) must be positive, or None for no limit")
+            kinds = (int, float) if name == "seconds" else (int,)
+            if value is not None and (not isinstance(value, kinds) or isinstance(value, bool) or not value > 0):
+                raise InputError(f"Budget({name}={value!r}) must be a positive number, or None for no limit")
 
 
 def best_in_group(group: Tensor, keys: list[Tensor], keep: int = 1) -> Tensor:

@@ -102,7 +102,9 @@ class Explainer:
             target: Wished class; any other class when ``None``.
             desired: Wished range ``(lo, hi)`` of a regression model.
             task: ``"multiclass"``, ``"binary"``, ``"multilabel"``, ``"regression"``; read off the output when ``None``.
-            edits: What may change: ``"edges"``, ``"features"``, ``"both"`` (default) or an :class:`EditSpace`.
+            edits: What may change: ``"edges"``, ``"features"``, ``"both"`` (default) or an :class:`EditSpace`. Without
+                a schema in it (or in the dataset), the meaning and bounds of the columns are read off the graphs given;
+                pass a schema where answers must not depend on which graphs are explained together.
             budget: Limits on calls, seconds, edits.
             forward_fn: ``(model, batch) -> output`` for models with unusual signatures.
             output_fn: Picks the logits out of what the model returns.
@@ -273,7 +275,7 @@ class _Harness:
         if not bool(allowed.flip[row].any()) and not bool(allowed.features[row].any()):
             return "the edit space allows no change on this graph"
         if not self.oracle.way(search.base).edges_matter and not bool(allowed.features[row].any()):
-            return "the prediction does not depend on edges, and no feature may change"
+            return "the prediction did not depend on edges where it was probed, and no feature may change"
         return self.explainer.describe_failure(search)
 
 

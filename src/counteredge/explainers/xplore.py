@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, Literal
@@ -49,7 +50,8 @@ class XPlore(Explainer):
         every: Try all single edits of graphs that have at most so many, else the best so many (minimal).
         depth: Most edits of the greedy stage (minimal).
         restarts: Mask descents for graphs that the greedy stage left open (minimal).
-        certify: Enumerate all sets of up to this many edge flips (0, 1 or 2) as a proof (minimal).
+        certify: Enumerate all sets of up to this many edge flips (0, 1 or 2) as a proof. Its evaluations are neither
+            counted in ``calls`` nor bounded by ``Budget(calls=...)``.
         features: Paper variant: ``None`` (edges only), ``"gating"`` or ``"freedom"``.
         iterations: K of the paper.
         alpha: Step size of the paper.
@@ -109,8 +111,23 @@ class XPlore(Explainer):
             raise InputError(f"features={features!r} is unknown; use None, 'gating' or 'freedom'")
         if features is not None and preset != "paper":
             raise InputError("features= names the paper's variants; with preset='minimal' use edits='edges' or 'both'")
-        if min(width, per_state, every, depth) < 1 or restarts < 0:
-            raise InputError("width, per_state, every and depth must be at least 1, restarts at least 0")
+        counts = {"width": width, "per_state": per_state, "every": every, "depth": depth, "restarts": restarts}
+        for option, value in {**counts, "iterations": iterations}.items():
+            least = 0 if option == "restarts" else 1
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InputError(f"{option} must be a whole number >= {least}, got {value!r}")
+        given = {
+            **counts,
+            "iterations": iterations,
+            "alpha": alpha,
+            "beta": beta,
+            "box": box,
+            "surrogate": surrogate,
+            "temperature": temperature,
+            "anneal": anneal,
+            "gamma_weights": gamma_weights,
+        }
+        _refuse_dead_options(preset, given)
         self.preset = preset
         self.beam = BeamOptions(every=every, width=width, per_state=per_state, depth=depth)
         # the beam keeps four candidates a place before it removes equals, and ranks all moves of each place
@@ -181,6 +198,16 @@ class XPlore(Explainer):
         if not self.certify or bool(search.stopped[row] & ~search.solved[row]):
             return None
         return edge_lower_bound(search, row, self.certify)
+
+
+def _refuse_dead_options(preset: str, given: dict[str, Any]) -> None:
+    """An option of the other preset would be accepted and change nothing."""
+    defaults = inspect.signature(XPlore.__init__).parameters
+    of_minimal = ("width", "per_state", "every", "depth", "restarts")
+    for option, value in given.items():
+        belongs = "minimal" if option in of_minimal else "paper"
+        if belongs != preset and value != defaults[option].default:
+            raise InputError(f"{option}= belongs to preset={belongs!r} and does nothing with preset={preset!r}")
 
 
 def _check_bounds(search: Search) -> None:
