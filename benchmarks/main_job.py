@@ -32,7 +32,7 @@ RUNS = [
 ]
 FIELDS = [
     "preset", "edits", "graphs", "validity", "mean_edge_edits", "mean_feature_edits", "mean_edit_ratio",
-    "one_minimal_share", "mean_oracle_calls", "seconds", "fidelity",
+    "one_minimal_share", "mean_oracle_calls", "seconds",
 ]  # fmt: skip
 
 
@@ -64,8 +64,9 @@ def main() -> None:
         figures = summarise(cfs, labels)
         name = f"{preset} ({features})" if features else preset
         row = {"preset": name, "edits": edits, **figures, "seconds": seconds}
-        rows.append({k: f"{v:.4f}" if isinstance(v, float) else v for k, v in row.items() if k in FIELDS})
-        print({k: rows[-1][k] for k in FIELDS})
+        row = {k: f"{v:.4f}" if isinstance(v, float) else v for k, v in row.items()}
+        rows.append({k: row[k] for k in FIELDS})
+        print(row, flush=True)
     with (args.out / "main_job.csv").open("w", newline="") as f:
         writer = csv.DictWriter(f, FIELDS, lineterminator="\n")
         writer.writeheader()

@@ -26,7 +26,8 @@ import counteredge as ce
 from counteredge import oracle as oracle_module
 from counteredge.datasets import load
 from counteredge.models import oracle_for
-from counteredge.oracle import Oracle, untouched
+from counteredge.oracle import Oracle
+from counteredge.untouched import untouched
 
 
 def timed(job: Callable[[], Any]) -> float:

@@ -20,7 +20,8 @@ from torch_geometric.nn import (
 
 from counteredge.errors import BudgetError, InputError, ModelError
 from counteredge.graphs import GraphBatch
-from counteredge.oracle import Oracle, untouched
+from counteredge.oracle import Oracle
+from counteredge.untouched import untouched
 
 F, H = 3, 8
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch_geometric.data import Batch, Data
 from counteredge.errors import ModelError
 from counteredge.graphs import GraphBatch, new_edge_values
 
-__all__ = ["Caller", "ModelInputs", "discrete_inputs", "relaxed_inputs"]
+__all__ = ["Caller", "ModelInputs", "discrete_inputs", "relaxed_inputs", "stacked_inputs"]
 
 
 @dataclass
@@ -205,3 +205,17 @@ def discrete_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Mo
         values[key] = torch.cat([old[position], new[owner[kn]]])
     weight, attr = values.pop("edge_weight", None), values.pop("edge_attr", None)
     return ModelInputs(flat, index, graph, sources, weight, attr, values)
+
+
+def stacked_inputs(graphs: Sequence[Data], keys: Sequence[str]) -> ModelInputs:
+    """Real graphs, and their edge-aligned attributes of these names, as one block-diagonal batch."""
+    sizes = torch.tensor([g.x.shape[0] for g in graphs])
+    start = (sizes.cumsum(0) - sizes).tolist()
+    device = graphs[0].x.device
+    graph = torch.repeat_interleave(torch.arange(len(graphs)), sizes).to(device)
+    index = torch.cat([g.edge_index + s for g, s in zip(graphs, start, strict=True)], 1)
+
+    x = torch.cat([g.x for g in graphs])
+    edges = {key: torch.cat([g[key] for g in graphs]) for key in keys}
+    weight, attr = edges.pop("edge_weight", None), edges.pop("edge_attr", None)
+    return ModelInputs(x, index, graph, list(graphs), weight, attr, edges)

@@ -84,10 +84,11 @@ class EditSet:
         """The edited graph; ``data`` stays as it is."""
         x = data.x.clone()
         rows = x.reshape(x.shape[0], -1)
-        for edit in self.features:
-            rows[edit.node, list(edit.columns)] = torch.tensor(edit.new, dtype=x.dtype, device=x.device)
-        removed = torch.tensor(self.removed, dtype=torch.long).reshape(-1, 2)
-        added = torch.tensor(self.added, dtype=torch.long).reshape(-1, 2)
+        entries = [(e.node, c, v) for e in self.features for c, v in zip(e.columns, e.new, strict=True)]
+        if entries:
+            nodes, columns, values = zip(*entries, strict=True)
+            rows[list(nodes), list(columns)] = torch.tensor(values, dtype=x.dtype, device=x.device)
+        removed, added = (torch.tensor(p, dtype=torch.long).reshape(-1, 2) for p in (self.removed, self.added))
         return rebuild(data, removed, added, rows.reshape(x.shape), directed=self.directed)
 
     def without(self, index: int) -> EditSet:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -93,9 +95,11 @@ def edge_keys(graphs: Sequence[Data]) -> tuple[str, ...]:
 def _finite(name: str, value: Tensor, where: str, row: str) -> None:
     if not value.is_floating_point() or not value.numel():
         return
-    bad = (~torch.isfinite(value)).reshape(value.shape[0], -1).nonzero()
-    if len(bad):
-        r, c = bad[0].tolist()
+    if math.isfinite(float(value.sum())):  # one number tells, unless large values overflow
+        return
+    finite = torch.isfinite(value)
+    if not bool(finite.all()):
+        r, c = (~finite).reshape(value.shape[0], -1).nonzero()[0].tolist()
         raise InputError(f"{where}: {name} holds NaN or infinity at {row} {r}, column {c}")
 
 
@@ -128,10 +132,10 @@ def check_graph(data: Data, where: str = "graph") -> None:
         raise InputError(f"{where}: x has {x.shape[0]} rows but the graph says num_nodes={data.num_nodes}")
     if edges.dim() != 2 or edges.shape[0] != 2 or edges.is_floating_point():
         raise InputError(f"{where}: edge_index must be an integer tensor of shape (2, E), got {tuple(edges.shape)}")
-    if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= x.shape[0]):
+    least, most = map(int, edges.aminmax()) if edges.numel() else (0, 0)
+    if least < 0 or most >= x.shape[0]:
         raise InputError(
-            f"{where}: edge_index names node {int(edges.max())} (smallest {int(edges.min())}) "
-            f"but the graph has nodes 0..{x.shape[0] - 1}"
+            f"{where}: edge_index names node {most} (smallest {least}) but the graph has nodes 0..{x.shape[0] - 1}"
         )
     _finite("x", x, where, "node")
     for key in edge_attributes(data):
@@ -223,21 +227,25 @@ def rebuild(data: Data, removed: Tensor, added: Tensor, x: Tensor | None = None,
         >>> rebuild(g, torch.tensor([[0, 1]]), torch.tensor([[1, 2]])).edge_index.tolist()
         [[1, 2], [2, 1]]
     """
-    out = data.clone()
+    out = copy.copy(data)
+    for key in data.keys():  # noqa: SIM118 - a Data iterates over pairs
+        if key not in ("x", "edge_index"):
+            value = data[key]
+            out[key] = value.clone() if isinstance(value, Tensor) else copy.deepcopy(value)
     edges, n = data.edge_index, int(data.x.shape[0])
+    out.x = data.x.clone() if x is None else x
+    if not len(removed) and not len(added):
+        out.edge_index = edges.clone()
+        return out
     removed, added = removed.reshape(-1, 2).to(edges), added.reshape(-1, 2).to(edges)
     if not directed:
         removed = torch.cat([removed, removed.flip(1)])
         added = torch.stack([added, added.flip(1)], 1).reshape(-1, 2)
-    if not len(removed) and not len(added):
-        out.x = data.x.clone() if x is None else x
-        return out
     keep = ~torch.isin(edges[0] * n + edges[1], removed[:, 0] * n + removed[:, 1])
     for key in edge_attributes(data):
         values = data[key]
         out[key] = torch.cat([values[keep], new_edge_values(key, values, len(added))])
     out.edge_index = torch.cat([edges[:, keep], added.t()], 1)
-    out.x = data.x.clone() if x is None else x
     return out
 
 
@@ -311,11 +319,9 @@ class GraphBatch:
         device = first.device
         width = 1 if first.dim() == 1 else first.shape[1]
         x = torch.zeros(size, n, width, dtype=dtype if first.is_floating_point() else first.dtype, device=device)
-        mask = torch.zeros(size, n, dtype=torch.bool, device=device)
-        for b, g in enumerate(graphs):
-            k = int(g.x.shape[0])
-            x[b, :k] = g.x.reshape(k, -1).to(x.dtype)
-            mask[b, :k] = True
+        sizes = torch.tensor([g.x.shape[0] for g in graphs], device=device)
+        mask = torch.arange(n, device=device) < sizes[:, None]
+        x[mask] = torch.cat([g.x.reshape(g.x.shape[0], -1) for g in graphs]).to(x.dtype)
         counts = torch.tensor([g.edge_index.shape[1] for g in graphs], device=device)
         row = torch.repeat_interleave(torch.arange(size, device=device), counts)
         src, dst = torch.cat([g.edge_index for g in graphs], 1)

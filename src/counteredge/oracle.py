@@ -2,72 +2,28 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from counteredge.calling import Caller, ModelInputs, discrete_inputs, relaxed_inputs
+from counteredge.calling import Caller, discrete_inputs, relaxed_inputs, stacked_inputs
 from counteredge.decision import Decision, Task
 from counteredge.errors import BudgetError, InputError, ModelError
 from counteredge.graphs import GraphBatch, Kind, check_graph, edge_keys
 from counteredge.relax import DenseTwin, EdgeWeights
+from counteredge.untouched import untouched
 
-__all__ = ["Oracle", "Way", "untouched"]
+__all__ = ["Oracle", "Way"]
 
 MARGIN_TOLERANCE = 1e-5  # a search margin this close to zero (relative to the logits) is not called a flip
 PREDICTED_AT_ONCE = 256  # real graphs stacked into one call of the model
 CACHED_ENTRIES = 400_000  # hidden numbers a pass works on at once: beyond this, memory traffic makes passes slower
 PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
-
-
-@contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
-    """Run in eval mode and restore the model and every global random state afterwards, also after an exception.
-
-    Restored bit for bit: each module's attributes (training flags, GCN caches, ...), buffers, ``requires_grad`` and
-    ``.grad``, and the random states of torch, numpy and ``random``. Caches of ``cached=True`` layers are emptied
-    meanwhile, since they would answer for another graph.
-    """
-    modules = [(m, dict(m.__dict__)) for m in model.modules()]
-    registered = [(m._buffers, dict(m._buffers)) for m in model.modules()]
-    buffers = [(b, b.detach().clone()) for b in model.buffers()]
-    gradients = [(p, p.grad, p.requires_grad) for p in model.parameters()]
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002 - the user's global state
-    try:
-        model.eval()
-        for parameter in model.parameters():
-            parameter.grad = None  # set aside: a backward pass would add to it in place
-        for module, attributes in modules:
-            for name in attributes:
-                if name.startswith("_cached"):
-                    module.__dict__[name] = None
-                elif name == "cached":
-                    module.__dict__[name] = False
-        yield
-    finally:
-        for module, attributes in modules:
-            module.__dict__.clear()
-            module.__dict__.update(attributes)
-        for held, names in registered:
-            held.clear()
-            held.update(names)
-        for buffer, value in buffers:
-            if not torch.equal(buffer, value):
-                buffer.data.copy_(value)
-        for parameter, gradient, required in gradients:
-            parameter.grad = gradient
-            if parameter.requires_grad != required:
-                parameter.requires_grad_(required)
-        torch.set_rng_state(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        random.setstate(states[2])
 
 
 @dataclass(frozen=True)
@@ -253,7 +209,7 @@ class Oracle:
         step = PREDICTED_AT_ONCE if self.caller.takes_batch else 1
         parts = [graphs[k : k + step] for k in range(0, len(graphs), step)]
         with torch.no_grad():
-            z = [self._shaped(self.caller(_stack(p, self._edge_keys), dtype), len(p)).double() for p in parts]
+            z = [self._shaped(self.caller(stacked_inputs(p, self._edge_keys), dtype), len(p)).double() for p in parts]
         return torch.cat(z) if z else torch.zeros(0, self.outputs, dtype=torch.float64)
 
     def logits(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
@@ -400,8 +356,8 @@ class Oracle:
         """The first prediction of a model that nobody has called yet; errors become advice."""
         with torch.no_grad():
             try:
-                raw = self.caller(_stack([g], self._edge_keys))
-                again = self.caller(_stack([g], self._edge_keys))
+                raw = self.caller(stacked_inputs([g], self._edge_keys))
+                again = self.caller(stacked_inputs([g], self._edge_keys))
             except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError) as e:
                 raise ModelError(
                     f"calling the model on a graph with x {tuple(g.x.shape)} {g.x.dtype} failed: {e}. Arguments are "
@@ -413,7 +369,7 @@ class Oracle:
         squeezed = raw.dim() == 1 and raw.shape[0] == g.x.shape[0] > 1 and self.caller.takes_batch
         if squeezed:  # one number a node, or as many classes as this graph has nodes? two graphs tell
             with torch.no_grad():
-                squeezed = self.caller(_stack([g, g], self._edge_keys)).dim() == 1
+                squeezed = self.caller(stacked_inputs([g, g], self._edge_keys)).dim() == 1
         if squeezed or (raw.dim() == 2 and raw.shape[0] == g.x.shape[0] > 1):
             raise ModelError(
                 f"the model returned {raw.shape[0]} rows for one graph with {g.x.shape[0]} nodes: node-level models "
@@ -438,20 +394,6 @@ class Oracle:
                 if self.precision == self.caller.dtype:
                     raise
         raise ModelError("the model answers differently on a copy of its weights; is its state outside parameters?")
-
-
-def _stack(graphs: Sequence[Data], keys: Sequence[str]) -> ModelInputs:
-    """Real graphs, and their edge-aligned attributes of these names, as one block-diagonal batch."""
-    sizes = torch.tensor([g.x.shape[0] for g in graphs])
-    start = (sizes.cumsum(0) - sizes).tolist()
-    device = graphs[0].x.device
-    graph = torch.repeat_interleave(torch.arange(len(graphs)), sizes).to(device)
-    index = torch.cat([g.edge_index + s for g, s in zip(graphs, start, strict=True)], 1)
-
-    x = torch.cat([g.x for g in graphs])
-    edges = {key: torch.cat([g[key] for g in graphs]) for key in keys}
-    weight, attr = edges.pop("edge_weight", None), edges.pop("edge_attr", None)
-    return ModelInputs(x, index, graph, list(graphs), weight, attr, edges)
 
 
 def _probe_states(base: GraphBatch) -> tuple[Tensor, Tensor]:

@@ -44,6 +44,7 @@ class DenseTwin:
         self.convs = [m for m in model.modules() if isinstance(m, MessagePassing)]
         if drops_nodes(model) or not self.convs or not all(map(_understood, self.convs)):
             raise ValueError("the dense twin needs GCNConv, GINConv, GraphConv or SAGEConv layers throughout")
+        self.signatures = [inspect.signature(conv.forward) for conv in self.convs]
 
     @contextmanager
     def attached(self, weighted: Tensor, plain: Tensor, loops: Tensor, mask: Tensor) -> Iterator[None]:
@@ -61,8 +62,8 @@ class DenseTwin:
         """
         layout = _Layout(weighted, plain, loops, mask)
         handles: list[Any] = []
-        for conv in self.convs:
-            gather = _Gather(conv, layout)
+        for conv, signature in zip(self.convs, self.signatures, strict=True):
+            gather = _Gather(conv, layout, signature)
             handles.append(conv.register_forward_pre_hook(gather.enter, with_kwargs=True))
             handles.append(conv.register_propagate_forward_pre_hook(gather.before))
             handles.append(conv.register_propagate_forward_hook(gather.after))
@@ -99,11 +100,10 @@ class _Layout:
 class _Gather:
     """Replaces what one convolution's ``propagate`` returns."""
 
-    def __init__(self, conv: MessagePassing, layout: _Layout) -> None:
-        self.conv, self.layout = conv, layout
+    def __init__(self, conv: MessagePassing, layout: _Layout, signature: inspect.Signature) -> None:
+        self.conv, self.layout, self.signature = conv, layout, signature
         self.x: Tensor | None = None
         self.weighted = False
-        self.signature = inspect.signature(conv.forward)
 
     def enter(self, conv: MessagePassing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = self.signature.bind_partial(*args, **kwargs)
