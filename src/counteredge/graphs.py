@@ -95,6 +95,7 @@ def edge_keys(graphs: Sequence[Data]) -> tuple[str, ...]:
 def _finite(name: str, value: Tensor, where: str, row: str) -> None:
     if not value.is_floating_point() or not value.numel():
         return
+    value = value.detach()
     if math.isfinite(float(value.sum())):  # one number tells, unless large values overflow
         return
     finite = torch.isfinite(value)

@@ -129,11 +129,8 @@ class Counterfactual:
             lines.append(f"  ... and {len(shown) - 40} more")
         count = f"{len(self.edits)} edit{'s' if len(self.edits) != 1 else ''}"
         minimal = {True: ", one-minimal", False: ", not minimal", None: ""}[self.minimal]
-        proof = (
-            f", no {self.certified_lower_bound - 1} edge flip(s) suffice (enumerated)"
-            if self.certified_lower_bound is not None and self.certified_lower_bound > 1
-            else ""
-        )
+        proofs = {2: ", no single edge flip suffices (enumerated)", 3: ", no two edge flips suffice (enumerated)"}
+        proof = proofs.get(self.certified_lower_bound or 0, "")
         lines.append(f"  {count}{minimal}{proof}; {self.calls.forward} oracle calls, {self.seconds:.2f} s")
         return "\n".join(lines)
 
