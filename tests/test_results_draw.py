@@ -282,7 +282,7 @@ def test_print_shows_only_what_changed():
         "  +edge (0, 4)",
         "  -edge (1, 2)",
         "  x[0]: C -> N",
-        "  3 edits, one-minimal, no 1 edge flip(s) suffice (enumerated); 40 oracle calls, 0.12 s",
+        "  3 edits, one-minimal, no single edge flip suffices (enumerated); 40 oracle calls, 0.12 s",
     ]
     assert repr(result()) == str(result())
 
