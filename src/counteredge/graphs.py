@@ -306,8 +306,9 @@ class GraphBatch:
         *,
         directed: bool = False,
         dtype: torch.dtype = torch.float64,
+        kind: Kind | None = None,
     ) -> GraphBatch:
-        """Pad the graphs to the largest of them.
+        """Pad the graphs to the largest of them; ``kind`` is found out when it is not given.
 
         Example:
             >>> g = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
@@ -342,7 +343,7 @@ class GraphBatch:
         weight = torch.where(adj > 0, total, torch.ones_like(total))
         numbers = torch.tensor(list(range(size)) if ids is None else list(ids), device=device)
         unit = bool((weight == 1).all())
-        kind = Kind(*(any(flags) for flags in zip(*kinds(graphs), strict=True)))
+        kind = kind or Kind(*(any(flags) for flags in zip(*kinds(graphs), strict=True)))
         return cls(tuple(graphs), numbers, x, adj, weight, loops, mask, directed, edge_keys(graphs), kind, unit)
 
     def to_data(self, row: int, adj: Tensor, x: Tensor) -> Data:
@@ -404,7 +405,7 @@ def buckets(
             raise InputError(f"graph {i} is directed, it cannot be edited by undirected pairs: leave directed at None")
         group = (arcs, -(-int(g.x.shape[0]) // BUCKET), kind, g.x.dim(), str(g.x.dtype))
         groups.setdefault(group, []).append(i)
-    for (arcs, *_), members in sorted(groups.items()):
+    for (arcs, _, kind, *_), members in sorted(groups.items()):
         n = max(int(graphs[i].x.shape[0]) for i in members)
         first = graphs[members[0]].x
         each = bytes_per_graph(n, 1 if first.dim() == 1 else first.shape[1], copies)
@@ -416,4 +417,4 @@ def buckets(
         step = max(1, memory // each)
         for start in range(0, len(members), step):
             chosen = members[start : start + step]
-            yield GraphBatch.from_graphs([graphs[i] for i in chosen], chosen, directed=arcs, dtype=dtype)
+            yield GraphBatch.from_graphs([graphs[i] for i in chosen], chosen, directed=arcs, dtype=dtype, kind=kind)

@@ -123,7 +123,8 @@ class Oracle:
                 raise InputError(f"graph {have.index(False)} has no {key} but others do: give all of them one, or none")
         if self.caller.device is not None and graphs[0].x.device != self.caller.device:
             raise InputError(f"the model is on {self.caller.device} but the graphs are on {graphs[0].x.device}")
-        self._edge_keys = edge_keys(graphs)
+        takes = {"edge_weight": self.caller.takes_weight, "edge_attr": self.caller.takes_attr}
+        self._edge_keys = tuple(k for k in edge_keys(graphs) if takes.get(k, True))
         with untouched(self.model):
             handles = [
                 self.model.register_forward_pre_hook(self._count, with_kwargs=True),

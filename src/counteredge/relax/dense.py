@@ -62,14 +62,20 @@ class DenseTwin:
         """
         layout = _Layout(weighted, plain, loops, mask)
         handles: list[Any] = []
+        # a GCN layer would normalise its own (empty) edge list first: that is done here, once for all layers
+        normalised = [conv for conv in self.convs if isinstance(conv, GCNConv) and conv.normalize]
         for conv, signature in zip(self.convs, self.signatures, strict=True):
             gather = _Gather(conv, layout, signature)
             handles.append(conv.register_forward_pre_hook(gather.enter, with_kwargs=True))
             handles.append(conv.register_propagate_forward_pre_hook(gather.before))
             handles.append(conv.register_propagate_forward_hook(gather.after))
         try:
+            for conv in normalised:
+                conv.normalize = False
             yield
         finally:
+            for conv in normalised:
+                conv.normalize = True
             for handle in handles:
                 handle.remove()
 
@@ -102,6 +108,7 @@ class _Gather:
 
     def __init__(self, conv: MessagePassing, layout: _Layout, signature: inspect.Signature) -> None:
         self.conv, self.layout, self.signature = conv, layout, signature
+        self.normalise = isinstance(conv, GCNConv) and conv.normalize
         self.x: Tensor | None = None
         self.weighted = False
 
@@ -126,7 +133,7 @@ class _Gather:
             raise ValueError("propagate ended without having begun")
         x = self.layout.pad(self.x)
         adj = self.layout.weighted if self.weighted else self.layout.plain
-        if isinstance(conv, GCNConv) and conv.normalize:
+        if self.normalise and isinstance(conv, GCNConv):
             out = torch.bmm(self._normalised(conv, adj), x)
         else:
             along = self._along(adj)
