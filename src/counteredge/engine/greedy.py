@@ -57,12 +57,10 @@ def beam_search(search: Search, rows: Tensor, options: BeamOptions) -> None:
         if not len(front):
             return
         score, _ = search.rank(front, options.rivals)
-        tried = _Tried(search, front)
-        before = 0
-        for look in looks:
-            tried.look(score, before, look)
+        tried = _Tried(search, front, score, looks[-1])
+        for before, until in zip((0, *looks), looks, strict=False):
+            tried.look(before, until)
             tried.settle(f"greedy-{level}")
-            before = look
         front = tried.next_front(options.width)
 
 
@@ -75,27 +73,36 @@ def _payable(search: Search, front: State, per_state: int) -> State:
 
 
 class _Tried:
-    """The moves tried from one front, with their exact margins."""
+    """The moves tried from one front, with their exact margins.
 
-    def __init__(self, search: Search, front: State) -> None:
+    Args:
+        search: The batch.
+        front: Partial answers.
+        score: Of every move of each.
+        most: Rank up to which moves will be tried at all.
+    """
+
+    def __init__(self, search: Search, front: State, score: Tensor, most: int) -> None:
         self.search, self.front = search, front
+        self.cost = search.moves.costs(front)
+        # every state's moves, best first, one state after the other
+        self.listed = search.top(score, most)
+        owner = self.listed[0]
+        self.rank = torch.arange(len(owner)) - torch.searchsorted(owner, owner, side="left")
         empty = torch.zeros(0, dtype=torch.long)
         self.which, self.move = empty, empty
         self.margin, self.flip = empty.double(), empty.bool()
 
-    def look(self, score: Tensor, before: int, until: int) -> None:
+    def look(self, before: int, until: int) -> None:
         """Try each unsolved state's moves from rank ``before`` to rank ``until``, as far as budgets reach."""
         search, front = self.search, self.front
-        left = (~search.solved[front.row] & ~search.stopped[front.row]).nonzero().flatten()
-        which, move = search.top(score[left], until)
-        # top() lists each state's moves best first: skip those that were tried already
-        position = torch.arange(len(which)) - torch.searchsorted(which, which, side="left")
-        fresh = position >= before
-        which, move = left[which[fresh]], move[fresh]
+        left = ~search.solved[front.row] & ~search.stopped[front.row]
+        at = (left[self.listed[0]] & (self.rank >= before) & (self.rank < until)).nonzero().flatten()
+        which, move = self.listed[0][at], self.listed[1][at]
         if before:
-            counts = torch.bincount(which, minlength=len(front))[left]
-            fits = search.affordable(front.row[left], counts)
-            paid = torch.isin(which, left[fits])
+            rest = left.nonzero().flatten()
+            fits = search.affordable(front.row[rest], torch.bincount(which, minlength=len(front))[rest])
+            paid = torch.isin(which, rest[fits])
             which, move = which[paid], move[paid]
         margin, flip = search.try_moves(front, which, move)
         self.which, self.move = torch.cat([self.which, which]), torch.cat([self.move, move])
@@ -104,14 +111,13 @@ class _Tried:
     def settle(self, stage: str) -> None:
         """Confirm each graph's cheapest flip with the untouched model; take the next one where it disagrees."""
         search = self.search
-        cost = search.moves.costs(self.front)
         while True:
             rows = self.front.row[self.which]
             open_flips = (self.flip & ~search.solved[rows]).nonzero().flatten()
             if not len(open_flips):
                 return
             w = self.which[open_flips]
-            total = cost[w] + search.moves.cost[rows[open_flips], self.move[open_flips]]
+            total = self.cost[w] + search.moves.cost[rows[open_flips], self.move[open_flips]]
             best = best_in_group(rows[open_flips], [search.snap(total), search.snap(self.margin[open_flips])])
             chosen = open_flips[best]
             state = search.moves.apply(self.front, self.move[chosen], self.which[chosen])
