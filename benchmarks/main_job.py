@@ -14,12 +14,9 @@ import torch
 
 import counteredge as ce
 from counteredge.datasets import GraphDataset, load
-from counteredge.engine.exhaustive import edge_lower_bound
-from counteredge.engine.search import Search
-from counteredge.graphs import buckets
+from counteredge.engine.exhaustive import edge_lower_bounds
 from counteredge.metrics import summarise
 from counteredge.models import oracle_for
-from counteredge.oracle import Oracle
 
 RUNS = [
     # preset, features of the paper's variants, edits
@@ -76,24 +73,15 @@ def main() -> None:
 
 def optimality(dataset: GraphDataset, model: torch.nn.Module, cfs: list[ce.Counterfactual], out: Path) -> None:
     """Compare sizes found with the exhaustive minimum (1 and 2 edge flips) on the first 100 graphs."""
-    graphs = dataset.graphs[:100]
-    oracle = Oracle(model)
-    bound = {}
-    with oracle.session(graphs):
-        for base in buckets(graphs, memory=1 << 30):
-            before = oracle.predict(base.graphs)
-            space = ce.EditSpace(features=False).allowed(base, dataset.schema)
-            search = Search(oracle, base, space, before, ce.Budget(), None, lambda n: None)
-            for row in range(base.size):
-                bound[int(base.ids[row])] = edge_lower_bound(search, row, 2)
+    bounds = edge_lower_bounds(model, dataset.graphs[:100], 2)
     with (out / "optimality.csv").open("w", newline="") as f:
         writer = csv.writer(f, lineterminator="\n")
         writer.writerow(["exhaustive_minimum", "graphs", "found_equal", "share"])
         for size in (1, 2):
-            those = [i for i, b in bound.items() if b == size]
+            those = [i for i, b in enumerate(bounds) if b == size]
             equal = sum(cfs[i].edits.edge_count == size for i in those)
             writer.writerow([size, len(those), equal, f"{equal / max(1, len(those)):.4f}"])
-            print(f"exhaustive minimum {size}: {len(those)} of {len(graphs)} graphs, found with {size}: {equal}")
+            print(f"exhaustive minimum {size}: {len(those)} of {len(bounds)} graphs, found with {size}: {equal}")
 
 
 if __name__ == "__main__":

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch_geometric.data import Data
 
+from counteredge.edits import EditSpace
 from counteredge.engine.moves import State
-from counteredge.engine.search import Search
+from counteredge.engine.search import Budget, Search
+from counteredge.graphs import buckets
+from counteredge.oracle import Oracle
+from counteredge.schema import FeatureSchema
 
-__all__ = ["edge_lower_bound", "flips_by_edges"]
+__all__ = ["edge_lower_bound", "edge_lower_bounds", "flips_by_edges"]
 
 BLOCK = 4096  # pairs of flips materialised at once
 
@@ -30,6 +35,19 @@ def edge_lower_bound(search: Search, row: int, most: int) -> int:
         if flips_by_edges(search, row, flips):
             return flips
     return most + 1
+
+
+def edge_lower_bounds(model: nn.Module, graphs: Sequence[Data], most: int) -> list[int]:
+    """:func:`edge_lower_bound` of each graph under a model: the yardstick that sizes found are held against."""
+    oracle = Oracle(model)
+    bounds = [0] * len(graphs)
+    with oracle.session(graphs):
+        for base in buckets(graphs, memory=oracle.memory):
+            allowed = EditSpace(features=False).allowed(base, FeatureSchema.fixed(base.x.shape[2]))
+            search = Search(oracle, base, allowed, oracle.predict(base.graphs), Budget(), None, lambda n: None)
+            for row, i in enumerate(base.ids.tolist()):
+                bounds[i] = edge_lower_bound(search, row, most)
+    return bounds
 
 
 def flips_by_edges(search: Search, row: int, flips: int) -> bool:
