@@ -18,6 +18,7 @@ __all__ = ["Allowed", "EditSet", "EditSpace", "FeatureEdit", "edit_sets"]
 
 Pair = tuple[int, int]
 PerGraph = Callable[[Data], Any]
+_NO_PAIRS = torch.empty(0, 2, dtype=torch.long)
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,14 @@ class EditSet:
 
     def apply(self, data: Data) -> Data:
         """The edited graph; ``data`` stays as it is."""
-        x = data.x.clone()
-        rows = x.reshape(x.shape[0], -1)
+        x = data.x.clone(memory_format=torch.contiguous_format)
         entries = [(e.node, c, v) for e in self.features for c, v in zip(e.columns, e.new, strict=True)]
         if entries:
             nodes, columns, values = zip(*entries, strict=True)
+            rows = x.view(x.shape[0], -1)  # of the fresh copy
             rows[list(nodes), list(columns)] = torch.tensor(values, dtype=x.dtype, device=x.device)
-        removed, added = (torch.tensor(p, dtype=torch.long).reshape(-1, 2) for p in (self.removed, self.added))
-        return rebuild(data, removed, added, rows.reshape(x.shape), directed=self.directed)
+        removed, added = (torch.tensor(p) if p else _NO_PAIRS for p in (self.removed, self.added))
+        return rebuild(data, removed, added, x, directed=self.directed)
 
     def without(self, index: int) -> EditSet:
         """All edits but number ``index`` (counted added, removed, features)."""

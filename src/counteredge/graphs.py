@@ -327,14 +327,13 @@ class GraphBatch:
         counts = torch.tensor([g.edge_index.shape[1] for g in graphs], device=device)
         row = torch.repeat_interleave(torch.arange(size, device=device), counts)
         src, dst = torch.cat([g.edge_index for g in graphs], 1)
-        weights = [
-            g.edge_weight.reshape(-1).to(dtype)
-            if g.get("edge_weight") is not None
-            else torch.ones(g.edge_index.shape[1], dtype=dtype, device=device)
-            for g in graphs
-        ]
+        given = [g.get("edge_weight") for g in graphs]
+        weights = torch.ones(len(row), dtype=dtype, device=device)
+        for k, weight in enumerate(given):
+            if weight is not None:
+                weights[row == k] = weight.reshape(-1).to(dtype)
         total = torch.zeros(size, n, n, dtype=dtype, device=device)
-        total.index_put_((row, src, dst), torch.cat(weights), accumulate=True)
+        total.index_put_((row, src, dst), weights, accumulate=True)
         present = torch.zeros_like(total)
         present[row, src, dst] = 1.0
         loops = torch.diagonal(total, dim1=1, dim2=2).clone()

@@ -85,18 +85,20 @@ class _Layout:
 
     def __init__(self, weighted: Tensor, plain: Tensor, loops: Tensor, mask: Tensor) -> None:
         self.weighted, self.plain, self.loops, self.mask = weighted, plain, loops, mask
-        self.full = bool(mask.all())
-        self.rows = None if self.full else mask.flatten().nonzero().flatten()
+        full = bool(mask.all())
+        self.rows = None if full else mask.flatten().nonzero().flatten()
         self.count = int(mask.sum())
+        # a padding place repeats its graph's last node: no edge leads from there, so what it holds does not matter
+        sizes = mask.sum(1)
+        within = torch.minimum(torch.arange(mask.shape[1], device=mask.device), sizes[:, None] - 1)
+        self.filled = None if full else ((sizes.cumsum(0) - sizes)[:, None] + within).flatten()
         self.terms: dict[tuple[Any, ...], Tensor] = {}
 
     def pad(self, x: Tensor) -> Tensor:
         if x.shape[0] != self.count:
             raise ValueError(f"a layer sees {x.shape[0]} nodes of {self.count}: the twin cannot follow")
         k, n = self.mask.shape
-        if self.rows is None:
-            return x.view(k, n, -1)
-        return x.new_zeros(k * n, x.shape[1]).index_copy(0, self.rows, x).view(k, n, -1)
+        return (x if self.filled is None else x.index_select(0, self.filled)).view(k, n, -1)
 
     def unpad(self, x: Tensor) -> Tensor:
         flat = x.reshape(-1, x.shape[-1])
