@@ -5,6 +5,7 @@ cf = ce.XPlore().explain(model, data)
 print(cf)
 """
 
+from counteredge.descriptors import StructuralFeatures
 from counteredge.edits import EditSet, EditSpace, FeatureEdit
 from counteredge.engine.search import Budget
 from counteredge.errors import (
@@ -40,6 +41,7 @@ __all__ = [
     "ModelError",
     "Oracle",
     "Prediction",
+    "StructuralFeatures",
     "XPlore",
     "get_explainer",
     "read_jsonl",

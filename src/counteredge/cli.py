@@ -6,10 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from counteredge.errors import CounterEdgeError
+from counteredge.errors import CounterEdgeError, DataError, InputError
 
 try:
     import typer
@@ -44,6 +45,13 @@ class Preset(StrEnum):
     paper = "paper"
 
 
+class Structural(StrEnum):
+    """What becomes of feature columns that follow from the edges."""
+
+    refreshed = "refreshed"
+    frozen = "frozen"
+
+
 class Variant(StrEnum):
     """The paper's feature variants."""
 
@@ -52,9 +60,30 @@ class Variant(StrEnum):
     freedom = "freedom"
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"counteredge {version('counteredge')}")
+        raise typer.Exit
+
+
+class TrainedBy(StrEnum):
+    """Which graphs an oracle learns from."""
+
+    heldout = "heldout"
+    paper = "paper"
+    both = "both"
+
+
+PROTOCOLS: tuple[Literal["heldout", "paper"], ...] = ("heldout", "paper")
+
+
 @app.callback()
-def _root() -> None:
-    """Keep the subcommands named: more of them follow."""
+def _root(
+    shown: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Keep the subcommands named."""
 
 
 @app.command(epilog="Example: counteredge explain --dataset MUTAG --explainer xplore --limit 50 --out runs/mutag")
@@ -69,6 +98,12 @@ def explain(
         Variant, typer.Option(help="Feature variant of the paper preset: none is edges only.")
     ] = Variant.none,
     edits: Annotated[Edits, typer.Option(help="What may change.")] = Edits.both,
+    structural: Annotated[
+        Structural | None,
+        typer.Option(
+            help="Columns that follow from the edges: refreshed after an edit (minimal's way), or frozen (paper's)."
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Explain the first so many graphs only.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the oracle's training and of the search.")] = 0,
     data_root: Annotated[
@@ -91,6 +126,7 @@ def explain(
             preset=preset.value,
             features=None if features is Variant.none else features.value,
             edits=edits.value,
+            structural=None if structural is None else structural.value,
             seed=seed,
         )
         result = run_explain(
@@ -112,6 +148,87 @@ def explain(
         printed.print(f"Picture: {result.files['gallery']}", soft_wrap=True, highlight=False)
         printed.print(f"Table:   {result.files['summary']}", soft_wrap=True, highlight=False)
         printed.print(f"Results: {result.files['counterfactuals']}", soft_wrap=True, highlight=False)
+
+
+oracles = typer.Typer(no_args_is_help=True, help="The models that are explained: train them, list them.")
+app.add_typer(oracles, name="oracle")
+
+
+@oracles.command("train", epilog="Example: counteredge oracle train all --out docs/results --doc docs/oracles.md")
+def oracle_train(
+    name: Annotated[str, typer.Argument(help="A dataset, or all.")],
+    protocol: Annotated[
+        TrainedBy, typer.Option(help="heldout keeps a fifth of the graphs aside; paper learns from all of them.")
+    ] = TrainedBy.both,
+    seed: Annotated[int, typer.Option(min=0, help="Of the split, the weights and the batches.")] = 0,
+    data_root: Annotated[
+        Path | None, typer.Option(help="Folder that holds the datasets' files ($COUNTEREDGE_DATA otherwise).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder whose oracles.csv gets the figures.")] = None,
+    doc: Annotated[Path | None, typer.Option(help="Markdown file whose table gets the figures of oracles.csv.")] = None,
+    quiet: Annotated[bool, typer.Option(help="No progress bar, no table.")] = False,
+) -> None:
+    """Train the oracle of one dataset or of all (or read what is kept), and print its accuracies.
+
+    With all, a dataset that cannot be loaded is left out and named at the end.
+    """
+    from counteredge.datasets import load
+    from counteredge.models import RECIPES, oracle_for
+    from counteredge.models.recipes import recipe_name
+    from counteredge.models.report import oracle_row, update_document, write_rows
+
+    with _plain_errors():
+        if (out is not None and protocol is not TrainedBy.both) or (doc is not None and out is None):
+            raise InputError("--out needs --protocol both, and --doc needs --out")
+        console = Console(stderr=True, quiet=quiet)
+        table = Table("dataset", "protocol", "all", "held out", "train", "epochs", "seconds", title=f"Oracles, {seed=}")
+        missing, rows = [], []
+        for each in RECIPES if name == "all" else [recipe_name(name)]:
+            recipe = RECIPES[each]
+            console.print(f"{each}: loading", style="dim")
+            options: dict[str, Any] = {} if recipe.descriptors is None else {"descriptors": recipe.descriptors}
+            try:
+                dataset = load(each, data_root, **options)
+            except DataError as e:
+                if name != "all":
+                    raise
+                missing.append(f"{each}: {e}")
+                continue
+            trained = {
+                p: oracle_for(each, dataset.graphs, dataset.num_classes, seed=seed, protocol=p, progress=not quiet)
+                for p in PROTOCOLS
+                if protocol.value in (p, "both")
+            }
+            for p, model in trained.items():
+                shares = (model.accuracy, model.accuracy_heldout, model.accuracy_train)
+                shown = ["-" if s is None else f"{100 * s:.2f}" for s in shares]
+                table.add_row(each, p, *shown, str(model.epochs), f"{model.seconds:.1f}")
+            if out is not None:
+                rows = write_rows(out / "oracles.csv", [oracle_row(each, trained["paper"], trained["heldout"])])
+        Console(quiet=quiet).print(table)
+        if doc is not None:
+            update_document(doc, rows)
+        if missing:
+            raise DataError("left out: " + "; ".join(missing))
+
+
+@oracles.command("list")
+def oracle_list() -> None:
+    """Recipes, and which trained models the cache folder holds."""
+    from counteredge.models import RECIPES
+    from counteredge.models.report import architecture
+    from counteredge.models.zoo import kept_cards
+
+    with _plain_errors():
+        table = Table("dataset", "task", "architecture", "paper", *PROTOCOLS)
+        for name, recipe in RECIPES.items():
+            kept = [
+                "\n".join(f"seed {c['seed']}: {100 * c['accuracy']['all']:.2f}" for c in kept_cards(name, p)) or "-"
+                for p in PROTOCOLS
+            ]
+            printed = "-" if recipe.paper_accuracy is None else f"{100 * recipe.paper_accuracy:.2f}"
+            table.add_row(name, recipe.paper.task, architecture(recipe.paper), printed, *kept)
+        Console().print(table)
 
 
 @contextmanager

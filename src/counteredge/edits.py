@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from counteredge.descriptors import refreshed
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch, rebuild
 from counteredge.schema import FeatureSchema
 
-__all__ = ["Allowed", "EditSet", "EditSpace", "FeatureEdit", "edit_sets"]
+__all__ = ["Allowed", "EditSet", "EditSpace", "FeatureEdit", "apply_all", "edit_sets"]
 
 Pair = tuple[int, int]
 PerGraph = Callable[[Data], Any]
@@ -81,8 +82,13 @@ class EditSet:
         """Number of feature edits (a one-hot swap counts once)."""
         return len(self.features)
 
-    def apply(self, data: Data) -> Data:
-        """The edited graph; ``data`` stays as it is."""
+    def apply(self, data: Data, schema: FeatureSchema | None = None) -> Data:
+        """The edited graph; ``data`` stays as it is.
+
+        Args:
+            data: The graph.
+            schema: With it, columns of ``x`` that follow from the edges are computed anew.
+        """
         x = data.x.clone(memory_format=torch.contiguous_format)
         entries = [(e.node, c, v) for e in self.features for c, v in zip(e.columns, e.new, strict=True)]
         if entries:
@@ -90,7 +96,8 @@ class EditSet:
             rows = x.view(x.shape[0], -1)  # of the fresh copy
             rows[list(nodes), list(columns)] = torch.tensor(values, dtype=x.dtype, device=x.device)
         removed, added = (torch.tensor(p) if p else _NO_PAIRS for p in (self.removed, self.added))
-        return rebuild(data, removed, added, x, directed=self.directed)
+        out = rebuild(data, removed, added, x, directed=self.directed)
+        return out if schema is None else refreshed([out], schema)[0]
 
     def without(self, index: int) -> EditSet:
         """All edits but number ``index`` (counted added, removed, features)."""
@@ -158,6 +165,12 @@ class EditSet:
         )
 
 
+def apply_all(edits: Sequence[EditSet], graphs: Sequence[Data], schema: FeatureSchema | None = None) -> list[Data]:
+    """Each graph edited by its set, see :meth:`EditSet.apply`; derived columns are computed for all at once."""
+    out = [e.apply(g) for e, g in zip(edits, graphs, strict=True)]
+    return out if schema is None else refreshed(out, schema)
+
+
 def edit_sets(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, schema: FeatureSchema) -> list[EditSet]:
     """What changed in each of ``K`` edited graphs of a batch.
 
@@ -213,6 +226,9 @@ class EditSpace:
         add_cost: Cost of one insertion: a number or a function ``data -> (n, n)`` tensor.
         remove_cost: Cost of one deletion, likewise.
         feature_cost: Cost of one feature edit: a number or one number a column.
+        structural: What becomes of columns that the schema says follow from the edges. ``"refreshed"``: they are no
+            targets of edits but follow the edited edges. ``"frozen"``: they keep their values, as in the XPlore
+            paper. ``None``: refreshed, except in the ``paper`` presets.
         gamma: Prior of a pair in [-1, 1] (paper, Method): above 0 the pair is cheaper to flip, cost / (1 + gamma)
             (paper, App. A.4), and at -1 it is frozen; the ``paper`` preset adds it to the start of P. A number,
             for absent pairs, an ``(n, n)`` tensor, or a function ``data -> (n, n)`` tensor.
@@ -233,7 +249,17 @@ class EditSpace:
     add_cost: float | PerGraph = 1.0
     remove_cost: float | PerGraph = 1.0
     feature_cost: float | Sequence[float] = 1.0
+    structural: Literal["refreshed", "frozen"] | None = None
     gamma: float | Tensor | PerGraph = field(default=0.0, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.structural not in (None, "refreshed", "frozen"):
+            raise InputError(f"structural={self.structural!r} is unknown; use 'refreshed' or 'frozen'")
+        for name in ("frozen_nodes", "frozen_edges", "frozen_features"):
+            value = getattr(self, name)
+            listed = hasattr(value, "__len__") and not isinstance(value, str)
+            if not listed and not (callable(value) and name != "frozen_features"):
+                raise InputError(f"{name}={value!r} must be a list, for example {name}=[0]")
 
     @classmethod
     def of(cls, edits: EditSpace | str | None) -> EditSpace:
@@ -285,7 +311,9 @@ class EditSpace:
         flip &= gamma > -1
         cost = cost / (1 + gamma).clamp(min=1e-12)
         columns = torch.ones(width, dtype=torch.bool, device=like.device)
-        columns[schema.indices("fixed")] = False
+        columns[schema.indices("fixed", "structural")] = False
+        if self.structural != "frozen":
+            columns[list(schema.derived)] = False
         columns[list(self.frozen_features)] = False
         if not self.features or not batch.x.is_floating_point():
             columns[:] = False

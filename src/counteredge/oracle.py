@@ -13,9 +13,11 @@ from torch_geometric.data import Batch, Data
 
 from counteredge.calling import Caller, discrete_inputs, relaxed_inputs, stacked_inputs
 from counteredge.decision import Decision, Task
+from counteredge.descriptors import MATRICES, refresh
 from counteredge.errors import BudgetError, InputError, ModelError
 from counteredge.graphs import GraphBatch, Kind, check_graph, edge_keys
 from counteredge.relax import DenseTwin, EdgeWeights
+from counteredge.schema import FeatureSchema
 from counteredge.untouched import untouched
 
 __all__ = ["Oracle", "Way"]
@@ -23,7 +25,7 @@ __all__ = ["Oracle", "Way"]
 MARGIN_TOLERANCE = 1e-5  # a search margin this close to zero (relative to the logits) is not called a flip
 PREDICTED_AT_ONCE = 256  # real graphs stacked into one call of the model
 CACHED_ENTRIES = 400_000  # hidden numbers a pass works on at once: beyond this, memory traffic makes passes slower
-PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
+PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Oracle:
         self.relaxation = "none"
         self.exact = False
         self._ways: dict[Kind, Way] = {}
+        self._follows: tuple[FeatureSchema, torch.dtype] | None = None
         self._edge_keys: tuple[str, ...] = ()
         self.precision: torch.dtype = torch.float64
         self.decision = Decision("multiclass")
@@ -189,6 +192,22 @@ class Oracle:
         fresh = ids[self.tally[2, ids] == 0]
         self.tally[2, fresh] = self.tally[0, fresh]
 
+    def follow(self, schema: FeatureSchema, dtype: torch.dtype) -> None:
+        """From now on, columns that follow from the edges are those of the edited graph in every pass.
+
+        Args:
+            schema: Tells which columns.
+            dtype: Of the user's features; the values are rounded to it, as they are in the edited ``Data``.
+        """
+        if schema.derived:
+            self._follows = schema, dtype
+            self._ways = {}  # whether edges matter is another question now
+
+    @property
+    def follows(self) -> FeatureSchema | None:
+        """The schema whose derived columns follow the edges; ``None`` when there is none to follow."""
+        return None if self._follows is None else self._follows[0]
+
     # -- passes ------------------------------------------------------------------------------------------------------
 
     def predict(self, graphs: Sequence[Data], ids: Sequence[int] | None = None, *, precise: bool = False) -> Tensor:
@@ -255,6 +274,8 @@ class Oracle:
         n, f = base.nodes, base.x.shape[2]
         width = max(self.caller.width, f)
         each = 8 * (4 * n * n + 6 * n * width) * (6 if gradients else 1)
+        if self._follows is not None:
+            each += 8 * MATRICES * n * n * (2 if gradients else 1)
         if not isinstance(self.way(base).relax, DenseTwin):
             each += 8 * n * n * width * (6 if gradients else 1)
         if each > self.memory:
@@ -283,6 +304,8 @@ class Oracle:
         if not self.caller.takes_batch and len(row) > 1:
             each = (slice(k, k + 1) for k in range(len(row)))
             return torch.cat([self._run(base, row[k], adj[k], x[k], relax) for k in each])
+        if self._follows is not None:
+            x = refresh(adj, base.mask[row], x, *self._follows)
         if isinstance(relax, DenseTwin):
             inputs = relaxed_inputs(base, row, adj, x, edges=False)
             weighted = adj if base.unit else adj * base.weight[row]
@@ -314,7 +337,7 @@ class Oracle:
         """Learn the head, then measure which relaxation is exact for the graphs at hand."""
         g = min(graphs, key=lambda d: (d.edge_index.shape[1] == 0, d.x.shape[0] < 3, d.x.shape[0]))
         self.outputs = 0
-        self._ways = {}
+        self._ways, self._follows = {}, None
         raw = self._first(g)
         self.outputs = raw.shape[1]
         self.decision = Decision.infer(self.outputs, *self._asked)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Calls", "Counterfactual", "Prediction", "read_jsonl", "write_jsonl"]
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Counterfactual:
     Attributes:
         index: Number of the graph in the caller's list.
         original: The graph as given.
-        data: The edited graph, ``edits.apply(original)``; ``None`` when nothing was found.
+        data: The edited graph; ``None`` when nothing was found. ``edits.apply(original, schema)`` where ``structural``
+            is ``"refreshed"``, ``edits.apply(original)`` elsewhere.
         edits: What changed.
         before: Prediction on the original.
         after: Prediction on the edited graph, by the untouched model.
@@ -83,6 +84,10 @@ class Counterfactual:
         parameters: Its options.
         schema: Meaning of the feature columns.
         label_names: Names of the classes.
+        structural: How columns that follow from the edges were treated: ``"refreshed"`` or ``"frozen"``; ``None``
+            where there are none.
+        valid_refreshed: Whether the edits flip the untouched model when such columns are those of the edited graph.
+        valid_frozen: Whether they do when such columns keep what they hold.
     """
 
     index: int
@@ -105,6 +110,14 @@ class Counterfactual:
     parameters: dict[str, Any] = field(default_factory=dict)
     schema: FeatureSchema | None = None
     label_names: tuple[str, ...] = ()
+    structural: Literal["refreshed", "frozen"] | None = None
+    valid_refreshed: bool | None = None
+    valid_frozen: bool | None = None
+
+    def __post_init__(self) -> None:
+        # without such columns both are the same question
+        self.valid_refreshed = self.found if self.valid_refreshed is None else self.valid_refreshed
+        self.valid_frozen = self.found if self.valid_frozen is None else self.valid_frozen
 
     @property
     def edit_ratio(self) -> float:
@@ -177,6 +190,9 @@ class Counterfactual:
             "edits": self.edits.to_dict(),
             "minimal": self.minimal,
             "certified_lower_bound": self.certified_lower_bound,
+            "structural": self.structural,
+            "valid_refreshed": self.valid_refreshed,
+            "valid_frozen": self.valid_frozen,
             "calls": vars(self.calls),
             "relaxation": self.relaxation,
             "schema": None if self.schema is None else self.schema.to_dict(),
@@ -215,10 +231,12 @@ class Counterfactual:
         original = _graph_from_dict(value["original"])
         edits = EditSet.from_dict(value["edits"])
         calls = value["calls"]
+        schema = None if value["schema"] is None else FeatureSchema.from_dict(value["schema"])
+        structural = value.get("structural")
         return cls(
             index=value["index"],
             original=original,
-            data=edits.apply(original) if value["found"] else None,
+            data=edits.apply(original, schema if structural == "refreshed" else None) if value["found"] else None,
             edits=edits,
             before=_read_prediction(value["before"]),
             after=None if value["after"] is None else _read_prediction(value["after"]),
@@ -234,8 +252,11 @@ class Counterfactual:
             preset=value["preset"],
             seed=value["seed"],
             parameters=value["parameters"],
-            schema=None if value["schema"] is None else FeatureSchema.from_dict(value["schema"]),
+            schema=schema,
             label_names=tuple(value["label_names"]),
+            structural=structural,
+            valid_refreshed=value.get("valid_refreshed"),
+            valid_frozen=value.get("valid_frozen"),
         )
 
     @classmethod
@@ -290,7 +311,7 @@ def read_jsonl(path: str | Path) -> Iterator[Counterfactual]:
         except DataError as e:
             if number == len(lines) - 1 and isinstance(e.__cause__, json.JSONDecodeError):
                 return
-            raise
+            raise DataError(f"{path}, line {number + 1}: {e}") from e
 
 
 def _prediction(p: Prediction) -> dict[str, Any]:

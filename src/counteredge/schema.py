@@ -1,4 +1,4 @@
-"""What the columns of ``x`` mean: one-hot group, binary, integer or continuous, and their names."""
+"""What the columns of ``x`` mean: one-hot group, binary, number, derived from the structure; and their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from counteredge.errors import InputError
 
 __all__ = ["Column", "FeatureSchema", "Kind"]
 
-Kind = Literal["onehot", "binary", "integer", "continuous", "fixed"]
+Kind = Literal["onehot", "binary", "integer", "continuous", "fixed", "structural"]
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,13 @@ class Column:
 
     Args:
         kind: ``"onehot"`` (one of ``group``'s columns is 1), ``"binary"``, ``"integer"``, ``"continuous"`` or
-            ``"fixed"`` (never edited).
+            ``"fixed"`` (never edited), or ``"structural"`` (follows from the edges; ``name`` says which descriptor).
         group: Number of the one-hot group; -1 for the other kinds.
         lo: Smallest value an edit may write (inclusive).
         hi: Largest value an edit may write (inclusive).
         name: What a person calls it, for example ``"C"`` for carbon.
+        derived: The descriptor of the edges that the column holds; ``name`` for a ``"structural"`` column. A column of
+            another kind with it is edited as a plain number, as the XPlore paper does.
     """
 
     kind: Kind
@@ -35,8 +37,13 @@ class Column:
     lo: float = 0.0
     hi: float = 1.0
     name: str = ""
+    derived: str = ""
 
     def __post_init__(self) -> None:
+        if self.kind == "structural" and not self.derived:
+            object.__setattr__(self, "derived", self.name)
+        if self.kind == "structural" and not self.derived:
+            raise InputError("a structural column needs the name of its descriptor, for example 'degree'")
         if self.kind not in get_args(Kind):
             raise InputError(f"column kind {self.kind!r} is unknown; use one of {', '.join(get_args(Kind))}")
         if (self.kind == "onehot") != (self.group >= 0):
@@ -73,6 +80,11 @@ class FeatureSchema:
     def indices(self, *kinds: Kind) -> list[int]:
         """Numbers of the columns of the given kinds."""
         return [k for k, c in enumerate(self.columns) if c.kind in kinds]
+
+    @property
+    def derived(self) -> tuple[int, ...]:
+        """Numbers of the columns that follow from the edges."""
+        return tuple(k for k, c in enumerate(self.columns) if c.derived)
 
     def group_of(self, column: int) -> list[int]:
         """All columns of the one-hot group that ``column`` belongs to."""
@@ -146,6 +158,7 @@ class FeatureSchema:
         """Plain lists and dicts for JSON."""
         return [
             {"kind": c.kind, "group": c.group, "lo": _bound(c.lo), "hi": _bound(c.hi), "name": c.name}
+            | ({"derived": c.derived} if c.derived else {})
             for c in self.columns
         ]
 
@@ -160,6 +173,7 @@ class FeatureSchema:
                     float("-inf") if c["lo"] is None else c["lo"],
                     float("inf") if c["hi"] is None else c["hi"],
                     c["name"],
+                    c.get("derived", ""),
                 )
                 for c in columns
             )
@@ -168,7 +182,10 @@ class FeatureSchema:
     def as_numbers(self) -> FeatureSchema:
         """The same columns read as plain numbers without bounds, as the paper's variants treat them."""
         return FeatureSchema(
-            tuple(Column("continuous", lo=float("-inf"), hi=float("inf"), name=c.name) for c in self.columns)
+            tuple(
+                Column("continuous", lo=float("-inf"), hi=float("inf"), name=c.name, derived=c.derived)
+                for c in self.columns
+            )
         )
 
 

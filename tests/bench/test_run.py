@@ -97,6 +97,11 @@ def test_command_line(monkeypatch, capsys, tmp_path):
         (["--dataset", "MUTGA"], "MUTAG"),
         (["--dataset", "Tree-Cycles", "--explainer", "nobody"], "known: xplore"),
         (["--dataset", "Tree-Cycles", "--features", "gating"], "preset='minimal'"),
+        (["--dataset", "Tree-Cycles", "--preset", "paper", "--edits", "features"], "edits edges only"),
+        (
+            ["--dataset", "Tree-Cycles", "--preset", "paper", "--features", "freedom", "--edits", "edges"],
+            "would edit no feature",
+        ),
     ],
 )
 def test_command_line_errors_are_one_line(monkeypatch, capsys, tmp_path, words, message):
@@ -104,6 +109,28 @@ def test_command_line_errors_are_one_line(monkeypatch, capsys, tmp_path, words, 
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err
+
+
+def test_unusable_folders_are_one_line_too(monkeypatch, capsys, tmp_path):
+    words = ["explain", "--dataset", "Tree-Cycles", "--limit", "1", "--out"]
+    (tmp_path / "file").write_text("")
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn/run.json").write_text("{")
+    for out, message in (("file", "cannot be made a folder"), ("torn", "does not say what the folder is for")):
+        assert command(monkeypatch, *words, str(tmp_path / out)) == 2
+        err = capsys.readouterr().err
+        assert message in err
+        assert "Traceback" not in err
+
+
+def test_paper_preset_without_features_is_recorded_as_edges():
+    assert RunSpec("Tree-Cycles", preset="paper").edits == "edges"
+    assert RunSpec("Tree-Cycles", preset="paper", features="gating").edits == "both"
+
+
+def test_version(monkeypatch, capsys):
+    assert command(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.strip() == f"counteredge {ce.__version__}"
 
 
 def test_usage_errors(monkeypatch, capsys, tmp_path):

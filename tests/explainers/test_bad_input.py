@@ -618,3 +618,36 @@ def test_numpy_numbers_are_numbers():
         model, g, target=torch.tensor(1), edits=ce.EditSpace(frozen_nodes=np.array([0]), frozen_features=np.array([1]))
     )
     explained(model, g, target=np.int64(1))
+
+
+def test_nothing_may_change_costs_one_call():
+    g = path()
+    for space in (ce.EditSpace(frozen_nodes=list(range(g.num_nodes))), ce.EditSpace(False, False, False)):
+        cf = ce.XPlore().explain(centred(Net(), g), g, edits=space)
+        assert not cf.found
+        assert cf.reason == "the edit space allows no change on this graph"
+        assert cf.calls.forward == 1
+
+
+@pytest.mark.parametrize("name", ["frozen_nodes", "frozen_edges", "frozen_features"])
+@pytest.mark.parametrize("value", [0, "ab"])
+def test_frozen_things_come_in_lists(name, value):
+    with pytest.raises(ce.InputError, match=rf"{name}={value!r} must be a list, for example {name}=\[0\]"):
+        ce.EditSpace(**{name: value})
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_models(dtype):
+    g = path()
+    model = centred(Net(), g).to(dtype)
+    half = g.clone()
+    half.x = g.x.to(dtype)
+    cf = ce.XPlore().explain(model, half)
+    assert cf.found
+    assert cf.data.x.dtype == dtype
+    with torch.no_grad():
+        answers = [
+            int(model(d.x, d.edge_index, torch.zeros(len(d.x), dtype=torch.long)).argmax()) for d in (half, cf.data)
+        ]
+    assert answers == [cf.before.label, cf.after.label]
+    assert answers[0] != answers[1]

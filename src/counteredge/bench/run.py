@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch_geometric
@@ -39,6 +39,7 @@ class RunSpec:
         preset: The explainer's preset.
         features: Variant of the ``paper`` preset (``"gating"``, ``"freedom"``), else ``None``.
         edits: ``"edges"``, ``"features"`` or ``"both"``.
+        structural: Of the edit space: ``"refreshed"``, ``"frozen"``, or ``None`` for what the preset does.
         seed: Of the oracle's training and of the explainer.
     """
 
@@ -47,7 +48,18 @@ class RunSpec:
     preset: str = "minimal"
     features: str | None = None
     edits: str = "both"
+    structural: Literal["refreshed", "frozen"] | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.preset != "paper":
+            return
+        if self.features is None and self.edits == "features":
+            raise InputError("preset paper without features edits edges only: choose features gating or freedom")
+        if self.features is not None and self.edits == "edges":
+            raise InputError(f"features {self.features} with edits edges would edit no feature: choose edits both")
+        if self.features is None:
+            object.__setattr__(self, "edits", "edges")  # what the variant without features can do
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,10 @@ def run_explain(
     explainer = get_explainer(spec.explainer, preset=spec.preset, seed=spec.seed, features=spec.features)
     EditSpace.of(spec.edits)
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"{folder} cannot be made a folder for the results: {e.strerror or e}") from e
     _claim(folder, spec)
     say(f"Loading {spec.dataset}")
     dataset = load(spec.dataset, data_root, limit=limit)
@@ -113,7 +128,7 @@ def run_explain(
     with tqdm(total=len(todo), desc=spec.explainer, unit="graph", disable=not progress) as bar:
         for start in range(0, len(todo), CHUNK):
             part = todo[start : start + CHUNK]
-            space = EditSpace.of(spec.edits)
+            space = replace(EditSpace.of(spec.edits), structural=spec.structural)
             batch = _explain_part(explainer, oracle, dataset, part, space)
             write_jsonl(file, batch, append=True)
             done.update({cf.index: cf for cf in batch})
@@ -153,7 +168,10 @@ def _claim(folder: Path, spec: RunSpec) -> None:
     file = folder / "run.json"
     wanted = {"format": "counteredge.run", "version": 1, **asdict(spec)}
     if file.exists():
-        there = json.loads(file.read_text(encoding="utf-8"))
+        try:
+            there = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as e:
+            raise InputError(f"{file} does not say what the folder is for ({e}): choose another --out") from e
         if there != wanted:
             differs = sorted(k for k in wanted if there.get(k) != wanted[k])
             told = ", ".join(f"{k}={there.get(k)!r} (now {wanted[k]!r})" for k in differs)
@@ -192,6 +210,7 @@ def _summary(
         "preset": spec.preset,
         "features": spec.features,
         "edits": spec.edits,
+        "structural": cfs[0].structural if cfs else spec.structural,
         "seed": spec.seed,
         "graphs": figures.pop("graphs"),
         "oracle_accuracy": oracle.accuracy,

@@ -37,13 +37,20 @@ def edge_lower_bound(search: Search, row: int, most: int) -> int:
     return most + 1
 
 
-def edge_lower_bounds(model: nn.Module, graphs: Sequence[Data], most: int) -> list[int]:
-    """:func:`edge_lower_bound` of each graph under a model: the yardstick that sizes found are held against."""
+def edge_lower_bounds(
+    model: nn.Module, graphs: Sequence[Data], most: int, schema: FeatureSchema | None = None
+) -> list[int]:
+    """:func:`edge_lower_bound` of each graph under a model: the yardstick that sizes found are held against.
+
+    With a schema, columns that follow from the edges do so.
+    """
     oracle = Oracle(model)
     bounds = [0] * len(graphs)
     with oracle.session(graphs):
+        schema = schema or FeatureSchema.fixed(graphs[0].x.shape[1])
+        oracle.follow(schema, graphs[0].x.dtype)
         for base in buckets(graphs, memory=oracle.memory):
-            allowed = EditSpace(features=False).allowed(base, FeatureSchema.fixed(base.x.shape[2]))
+            allowed = EditSpace(features=False).allowed(base, schema)
             search = Search(oracle, base, allowed, oracle.predict(base.graphs), Budget(), None, lambda n: None)
             for row, i in enumerate(base.ids.tolist()):
                 bounds[i] = edge_lower_bound(search, row, most)

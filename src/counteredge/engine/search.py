@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from counteredge.edits import Allowed, EditSet, edit_sets
+from counteredge.edits import Allowed, EditSet, apply_all, edit_sets
 from counteredge.engine.moves import Moves, State
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
@@ -157,7 +157,8 @@ class Search:
 
     def _rank_part(self, s: State, rivals: int) -> tuple[Tensor, Tensor]:
         oracle, moves = self.oracle, self.moves
-        adj = s.adj.clone().requires_grad_(oracle.way(self.base).exact)
+        # columns that follow from the edges have gradients of their own
+        adj = s.adj.clone().requires_grad_(oracle.way(self.base).exact or oracle.follows is not None)
         wants_x = s.x.is_floating_point() and s.x.shape[2] > 0
         x = s.x.clone().requires_grad_() if wants_x else s.x
         leaves = [t for t in (adj, x) if t.requires_grad]
@@ -203,7 +204,7 @@ class Search:
             return torch.zeros(0, dtype=torch.bool)
         rows = s.row.tolist()
         edits = edit_sets(self.base, s.row, s.adj, s.x, self.moves.allowed.schema)
-        data = [e.apply(self.base.graphs[r]) for e, r in zip(edits, rows, strict=True)]
+        data = apply_all(edits, [self.base.graphs[r] for r in rows], self.oracle.follows)
         z = self.oracle.predict(data, self.base.ids[s.row].tolist())
         agreed = self.oracle.decision.flips(z, self.y0[s.row])
         for k, r in enumerate(rows):

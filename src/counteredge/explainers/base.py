@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,8 @@ from torch_geometric.data import Batch, Data
 from tqdm import tqdm
 
 from counteredge.decision import Task
-from counteredge.edits import EditSet, EditSpace, edit_sets
+from counteredge.descriptors import refreshed
+from counteredge.edits import EditSet, EditSpace, apply_all, edit_sets
 from counteredge.engine.search import Budget, Search
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch, as_graph_list, buckets
@@ -142,6 +143,10 @@ class Explainer:
         switches = torch.inference_mode(False), torch.enable_grad()
         with switches[0], switches[1], _bar(len(items), type(self).__name__, progress) as bar, oracle.session(items):
             schema = space.schema or (known if isinstance(known, FeatureSchema) else self._schema(items, space))
+            frozen = space.structural == "frozen"
+            _check_derived(items, schema)
+            if not frozen:
+                oracle.follow(schema, items[0].x.dtype)
             for base in buckets(items, memory=self.memory, copies=self.copies, directed=space.directed):
                 begun = time.perf_counter()
                 search = self._run(oracle, base, space, schema, budget, deadline, bar)
@@ -166,7 +171,8 @@ class Explainer:
         z = oracle.predict(base.graphs, base.ids.tolist())
         search = Search(oracle, base, space.allowed(base, schema), z, budget, deadline, bar.update)
         # nothing to do for these
-        search.stopped |= oracle.decision.flips(z, search.y0) | ~torch.isfinite(z).all(1)
+        fixed = ~search.moves.allowed.flip.flatten(1).any(1) & ~search.moves.allowed.features.flatten(1).any(1)
+        search.stopped |= oracle.decision.flips(z, search.y0) | ~torch.isfinite(z).all(1) | fixed
         self._search(search)
         oracle.charge_bypassed(base.ids)
         bar.update(int((~search.solved).sum()))
@@ -188,6 +194,7 @@ class _Harness:
         base, oracle = self.search.base, self.oracle
         claimed = {r: self._claim(r) for r in self.search.solved.nonzero().flatten().tolist()}
         edited = [data for _, data in claimed.values()]
+        other = self._other_way(claimed)
         graphs = [*base.graphs, *edited]
         place = dict(zip(claimed, range(base.size, len(graphs)), strict=True))
         z = torch.cat([self.search.before, oracle.predict(edited)]) if edited else self.search.before
@@ -196,6 +203,7 @@ class _Harness:
         y0 = oracle.decision.labels(z[: base.size])
         already = oracle.decision.flips(z[: base.size], y0).tolist()
         confirmed = oracle.decision.flips(z[base.size :], y0[list(claimed)]).tolist()
+        flips_too = confirmed if other is None else oracle.decision.flips(oracle.predict(other), y0[list(claimed)])
         out = []
         for row in range(base.size):
             edits, data, reason = EditSet(directed=base.directed), None, ""
@@ -208,7 +216,11 @@ class _Harness:
                 elif self.budget.edits is not None and len(edits) > self.budget.edits:
                     reason = f"the smallest answer found has {len(edits)} edits, the budget is {self.budget.edits}"
             after = None if reason else Prediction(*shown[place[row]])
-            out.append(self._result(row, edits, data, reason, Prediction(*shown[row]), after))
+            cf = self._result(row, edits, data, reason, Prediction(*shown[row]), after)
+            if cf.found:
+                here = bool(flips_too[place[row] - base.size])
+                cf.valid_refreshed, cf.valid_frozen = (True, here) if oracle.follows else (here, True)
+            out.append(cf)
         self._test_minimality([(cf, y0[k : k + 1]) for k, cf in enumerate(out) if cf.found])
         return out
 
@@ -219,7 +231,15 @@ class _Harness:
             return search.answers[row]
         at = torch.tensor([row])
         edits = edit_sets(search.base, at, search.state.adj[at], search.state.x[at], search.moves.allowed.schema)[0]
-        return edits, edits.apply(search.base.graphs[row])
+        return edits, edits.apply(search.base.graphs[row], search.oracle.follows)
+
+    def _other_way(self, claimed: dict[int, tuple[EditSet, Data]]) -> list[Data] | None:
+        """The edited graphs with derived columns treated the other way; ``None`` where there are none."""
+        base, schema = self.search.base, self.search.moves.allowed.schema
+        if not schema.derived or not claimed:
+            return None
+        follow = None if self.oracle.follows else schema
+        return apply_all([e for e, _ in claimed.values()], [base.graphs[r] for r in claimed], follow)
 
     def _result(
         self, row: int, edits: EditSet, data: Data | None, reason: str, before: Prediction, after: Prediction | None
@@ -248,8 +268,14 @@ class _Harness:
             seed=explainer.seed,
             parameters=self.parameters,
             schema=search.moves.allowed.schema,
+            structural=self._structural(),
             label_names=self.names,
         )
+
+    def _structural(self) -> Literal["refreshed", "frozen"] | None:
+        if self.oracle.follows:
+            return "refreshed"
+        return "frozen" if self.search.moves.allowed.schema.derived else None
 
     def _test_minimality(self, found: Sequence[tuple[Counterfactual, Tensor]]) -> None:
         """Undo each single edit and ask the untouched model again."""
@@ -258,7 +284,8 @@ class _Harness:
             if count == 1:
                 cf.minimal = True  # undoing the only edit gives the original, which is no counterfactual
             elif count <= UNDO_LIMIT:
-                z = self.oracle.predict([cf.edits.without(k).apply(cf.original) for k in range(count)])
+                fewer = [cf.edits.without(k) for k in range(count)]
+                z = self.oracle.predict(apply_all(fewer, [cf.original] * count, self.oracle.follows))
                 cf.minimal = not bool(self.oracle.decision.flips(z, y0.expand(count, *y0.shape[1:])).any())
 
     def _why_not(self, row: int, already: bool, finite: bool) -> str:
@@ -267,16 +294,36 @@ class _Harness:
             return "the model returns NaN or infinite logits on this graph"
         if already:
             return "the prediction already is what was asked for"
+        allowed = search.moves.allowed
+        if not bool(allowed.flip[row].any()) and not bool(allowed.features[row].any()):
+            return "the edit space allows no change on this graph"
         if search.stopped[row]:
             if search.late():
                 return f"the budget of {budget.seconds:g} seconds is spent"
             return f"the budget of {budget.calls} oracle calls is spent"
-        allowed = search.moves.allowed
-        if not bool(allowed.flip[row].any()) and not bool(allowed.features[row].any()):
-            return "the edit space allows no change on this graph"
         if not self.oracle.way(search.base).edges_matter and not bool(allowed.features[row].any()):
             return "the prediction did not depend on edges where it was probed, and no feature may change"
         return self.explainer.describe_failure(search)
+
+
+def _check_derived(graphs: Sequence[Data], schema: FeatureSchema) -> None:
+    """Columns that are said to follow from the edges must do so on the graphs as given."""
+    if schema.width != (1 if graphs[0].x.dim() == 1 else graphs[0].x.shape[1]):
+        return  # said when the edit space is spelled out
+    if not schema.derived:
+        return
+    at = list(schema.derived)
+    given, due = (torch.cat([g.x[:, at] for g in some]).double() for some in (graphs, refreshed(graphs, schema)))
+    wrong = ((given - due).abs() > 1e-4 * due.abs().clamp(min=1.0)).nonzero()
+    if len(wrong):
+        row, k = wrong[0].tolist()
+        first = torch.tensor([0, *(len(g.x) for g in graphs)]).cumsum(0)
+        i = int((first <= row).sum()) - 1
+        raise InputError(
+            f"graph {i}: column {at[k]} is said to be {schema.columns[at[k]].derived!r}, but at node "
+            f"{row - int(first[i])} it is {float(given[row, k]):g} where the edges give {float(due[row, k]):g}; correct "
+            "it (see counteredge.descriptors), or describe the column as continuous or fixed"
+        )
 
 
 @contextmanager

@@ -165,6 +165,8 @@ class XPlore(Explainer):
         return f"no answer within {self.beam.depth} greedy edits{descents}"
 
     def _space(self, space: EditSpace) -> EditSpace:
+        if self.preset == "paper" and space.structural is None:
+            space = replace(space, structural="frozen")
         if self.preset == "paper" and self.descent.features is None:
             return replace(space, features=False)
         return space

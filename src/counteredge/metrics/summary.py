@@ -15,6 +15,8 @@ def summarise(counterfactuals: Sequence[Counterfactual], labels: Sequence[int]) 
     """Validity, fidelity, sizes, minimality and cost.
 
     - ``validity``: share of graphs with a counterfactual (edits of any kind), in [0, 1].
+    - ``validity_refreshed``, ``validity_frozen``: the same edits judged with structure-derived columns of the edited
+      graph, and with such columns as they were; both equal ``validity`` where there are none.
     - ``fidelity``: mean of ``max(0, 1[Phi(G) = y] - 1[Phi(G') = y])``, the paper's clipped form; 0 for a graph
       without a counterfactual.
     - ``mean_edge_edits``, ``mean_feature_edits``, ``mean_edit_ratio``: over the counterfactuals found; an undirected
@@ -41,6 +43,8 @@ def summarise(counterfactuals: Sequence[Counterfactual], labels: Sequence[int]) 
     return {
         "graphs": len(counterfactuals),
         "validity": _mean([float(c.found) for c in counterfactuals]),
+        "validity_refreshed": _mean([float(bool(c.valid_refreshed)) for c in counterfactuals]),
+        "validity_frozen": _mean([float(bool(c.valid_frozen)) for c in counterfactuals]),
         "fidelity": _mean([float(f) for f in faithful]),
         "mean_edge_edits": _mean([float(c.edits.edge_count) for c in found]),
         "mean_feature_edits": _mean([float(c.edits.feature_count) for c in found]),
