@@ -379,7 +379,7 @@ LAYERS = {
     "graphconv mean": (lambda a, b: GraphConv(a, b, aggr="mean"), "exact (dense)"),
     "sage mean": (SAGEConv, "exact (dense)"),
     "sage sum": (lambda a, b: SAGEConv(a, b, aggr="sum"), "exact (dense)"),
-    "gat": (GATConv, "none"),
+    "gat": (GATConv, "exact (weights)"),
     "sage max": (lambda a, b: SAGEConv(a, b, aggr="max"), "none"),
 }
 

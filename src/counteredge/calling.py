@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from counteredge.errors import ModelError
-from counteredge.graphs import GraphBatch, new_edge_values
+from counteredge.graphs import GraphBatch
 
 __all__ = ["Caller", "ModelInputs", "discrete_inputs", "relaxed_inputs", "stacked_inputs"]
 
@@ -174,7 +174,12 @@ def relaxed_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, *, edg
     kl, il = (base.loops[row] > 0).nonzero(as_tuple=True)
     index = torch.stack([torch.cat([start[k] + i, start[kl] + il]), torch.cat([start[k] + j, start[kl] + il])])
     weight = torch.cat([(adj * base.weight[row])[k, i, j], base.loops[row][kl, il]])
-    return ModelInputs(flat, index, graph, sources, weight)
+    values = {
+        key: torch.cat([base.pair_values(key)[row[k], i, j], base.pair_values(key)[row[kl], il, il]])
+        for key in base.edge_keys
+        if key != "edge_weight"
+    }
+    return ModelInputs(flat, index, graph, sources, weight, values.pop("edge_attr", None), values)
 
 
 def discrete_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> ModelInputs:
@@ -201,8 +206,7 @@ def discrete_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Mo
     values: dict[str, Tensor] = {}
     for key in base.edge_keys:
         old = torch.cat([g[key] for g in graphs])
-        new = torch.cat([new_edge_values(key, g[key], 1) for g in graphs])
-        values[key] = torch.cat([old[position], new[owner[kn]]])
+        values[key] = torch.cat([old[position], base.pair_values(key)[row[kn], i, j]])
     weight, attr = values.pop("edge_weight", None), values.pop("edge_attr", None)
     return ModelInputs(flat, index, graph, sources, weight, attr, values)
 

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -282,11 +282,27 @@ class GraphBatch:
     edge_keys: tuple[str, ...]
     kind: Kind
     unit: bool
+    _tables: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     @property
     def size(self) -> int:
         """Number of graphs ``B``."""
         return len(self.graphs)
+
+    def pair_values(self, key: str) -> Tensor:
+        """An edge-aligned attribute of every pair: the edge's own, or what a new edge there would get.
+
+        Shapes:
+            returns ``(B, n, n, ...)``; of a repeated edge the last value.
+        """
+        if key not in self._tables:
+            first = self.graphs[0][key]
+            table = first.new_zeros(self.size, self.nodes, self.nodes, *first.shape[1:])
+            for b, g in enumerate(self.graphs):
+                table[b] = new_edge_values(key, g[key], 1)[0]
+                table[b, g.edge_index[0], g.edge_index[1]] = g[key]
+            self._tables[key] = table
+        return self._tables[key]
 
     @property
     def nodes(self) -> int:
@@ -408,6 +424,7 @@ def buckets(
         n = max(int(graphs[i].x.shape[0]) for i in members)
         first = graphs[members[0]].x
         each = bytes_per_graph(n, 1 if first.dim() == 1 else first.shape[1], copies)
+        each += sum(8 * n * n * graphs[members[0]][key][:1].numel() for key in edge_attributes(graphs[members[0]]))
         if each > memory:
             raise BudgetError(
                 f"graph {members[0]} with {n} nodes needs {each / 2**20:.0f} MiB for an all-pairs search, "

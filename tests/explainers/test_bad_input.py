@@ -8,7 +8,16 @@ import torch
 from torch import nn
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.loader import DataLoader
-from torch_geometric.nn import GATConv, GCNConv, GINEConv, Sequential, TopKPooling, global_add_pool, global_mean_pool
+from torch_geometric.nn import (
+    GATConv,
+    GCNConv,
+    GINEConv,
+    SAGEConv,
+    Sequential,
+    TopKPooling,
+    global_add_pool,
+    global_mean_pool,
+)
 
 import counteredge as ce
 
@@ -471,6 +480,8 @@ def test_dropout_that_ignores_eval_is_refused():
 def test_model_without_edge_weight():
     g = path()
     cf = explained(centred(Net(lambda: GATConv(3, 8)), g), g, edits="edges")
+    assert cf.relaxation == "exact (weights)"
+    cf = explained(centred(Net(lambda: SAGEConv(3, 8, aggr="max")), g), g, edits="edges")
     assert cf.relaxation == "none"
 
 

@@ -7,14 +7,20 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.nn import (
+    ARMAConv,
+    ChebConv,
     GATConv,
+    GATv2Conv,
     GCNConv,
     GINConv,
+    GINEConv,
     GraphConv,
     MessagePassing,
     SAGEConv,
+    SGConv,
     TAGConv,
     TopKPooling,
+    TransformerConv,
     global_add_pool,
 )
 
@@ -77,7 +83,21 @@ SHARED = {
     "sage project": with_options(SAGEConv, project=True, normalize=True, root_weight=False),
 }
 DENSE = {**SHARED, "gcn improved": with_options(GCNConv, improved=True)}
-WEIGHTS = {**SHARED, "tag": TAGConv}
+WEIGHTS = {
+    **SHARED,
+    "tag": TAGConv,
+    "cheb": with_options(ChebConv, K=3),
+    "arma": with_options(ARMAConv, num_stacks=2, num_layers=2),
+    "sg": with_options(SGConv, K=2),
+    "gat": GATConv,
+    "gat heads": with_options(GATConv, heads=3, concat=False),
+    "gat no loops": with_options(GATConv, add_self_loops=False),
+    "gat backwards": with_options(GATConv, flow="target_to_source"),
+    "gatv2": with_options(GATv2Conv, heads=2, concat=False),
+    "gatv2 no loops": with_options(GATv2Conv, add_self_loops=False, share_weights=True),
+    "transformer": with_options(TransformerConv, heads=2, concat=False),
+    "transformer beta": with_options(TransformerConv, beta=True, root_weight=True),
+}
 WEIGHTED = {
     "gcn": GCNConv,
     "gcn improved": with_options(GCNConv, improved=True),
@@ -152,6 +172,35 @@ def test_exact_at_binary_masks(tier, layer):
     """Undirected and directed graphs of several sizes in one batch, with isolated nodes and self-loops."""
     graphs = [sample(s, directed=d) for s in range(3) for d in (False, True)]
     check({**DENSE, **WEIGHTS}[layer], tier, graphs)
+
+
+ATTRIBUTED = {
+    "gine": lambda a, b: GINEConv(nn.Sequential(nn.Linear(a, H), nn.Tanh(), nn.Linear(H, b)), edge_dim=2),
+    "gat": with_options(GATConv, edge_dim=2, add_self_loops=False),
+    "gatv2": with_options(GATv2Conv, edge_dim=2, heads=2, concat=False, add_self_loops=False),
+    "transformer": with_options(TransformerConv, edge_dim=2),
+}
+
+
+class Attributed(Net):
+    def forward(self, x, edge_index, batch, edge_attr):
+        for conv in self.convs:
+            x = conv(x, edge_index, edge_attr=edge_attr).tanh()
+        return self.lin(global_add_pool(x, batch))
+
+
+@pytest.mark.parametrize("layer", sorted(ATTRIBUTED))
+@pytest.mark.parametrize("loops", [False, True])
+def test_exact_with_edge_attributes(layer, loops):
+    """Existing edges keep their own attributes, inserted ones get the graph's most frequent."""
+    torch.manual_seed(0)
+    graphs = [sample(s, 6 - s, loops=loops) for s in range(3)]
+    for g in graphs:
+        sums = g.edge_index.sum(0)
+        g.edge_attr = torch.stack([(sums % 3).double(), (sums % 2).double()], 1)
+    oracle = Oracle(Attributed(ATTRIBUTED[layer]), relaxation="weights")
+    with oracle.session(graphs):
+        assert worst_error(oracle, GraphBatch.from_graphs(graphs)) < 1e-9
 
 
 @pytest.mark.parametrize(("tier", "layer"), [(t, k) for t in ("dense", "weights") for k in SHARED])
@@ -259,7 +308,6 @@ def test_gradients_are_finite_without_any_edge(layer):
 # -- falling back -----------------------------------------------------------------------------------------------------
 
 NOT_EXACT = {
-    "gat": lambda: Net(GATConv),
     "sage max": lambda: Net(with_options(SAGEConv, aggr="max")),
     "topk": Pooled,
 }

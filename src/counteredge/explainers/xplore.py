@@ -182,7 +182,7 @@ class XPlore(Explainer):
             if not search.oracle.way(search.base).exact:
                 raise CapabilityError(
                     "preset='paper' needs gradients with respect to edges, and no relaxed pass is exact for this model "
-                    "(attention and max aggregation have none yet); preset='minimal' searches it without them"
+                    "(max aggregation and pooling between layers have none); preset='minimal' searches it without them"
                 )
             descend(search, _open_rows(search), self.descent, seed=self.seed, stage="descent")
         else:

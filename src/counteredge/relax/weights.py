@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import GATConv, GATv2Conv, MessagePassing, TransformerConv
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
-from torch_geometric.utils import scatter
+from torch_geometric.utils import scatter, softmax
 
 __all__ = ["EdgeWeights", "drops_nodes"]
+
+ATTENTION = (GATConv, GATv2Conv, TransformerConv)
 
 
 def drops_nodes(model: nn.Module) -> bool:
@@ -25,7 +28,8 @@ class EdgeWeights:
     """Weighted evaluation on an edge list that contains absent pairs too, with weight 0.
 
     Layers whose ``forward`` takes ``edge_weight`` get it there (GCN, GraphConv, TAG, ...); in the others a message is
-    multiplied by its weight, which is exact for plain sums (GIN). Means are renormalised by the sum of the weights.
+    multiplied by its weight, which is exact for plain sums (GIN, GINE). Means are renormalised by the sum of the weights,
+    attention (GAT, GATv2, Transformer) by the attention that the weights leave over: ``m a / sum(m a)``.
 
     Args:
         model: The user's model.
@@ -56,6 +60,10 @@ class EdgeWeights:
                 handles.append(conv.register_forward_pre_hook(_inject(weight), with_kwargs=True))
             else:
                 handles.append(conv.register_message_forward_hook(_mask(weight)))
+            if type(conv) in ATTENTION:
+                attention = _Attention(conv, weight)
+                handles.append(conv.register_message_forward_hook(attention.keep))
+                handles.append(conv.register_aggregate_forward_hook(attention.renormalise))
             if isinstance(conv.aggr_module, MeanAggregation):
                 handles.append(conv.register_aggregate_forward_hook(_renormalise(weight)))
         try:
@@ -76,9 +84,40 @@ def _inject(weight: Tensor) -> Any:
 
 def _mask(weight: Tensor) -> Any:
     def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        return output * _extended(weight, output.shape[0])[:, None]
+        full = _extended(weight, output.shape[0])
+        return output * full.view(-1, *[1] * (output.dim() - 1))
 
     return hook
+
+
+class _Attention:
+    """Attention over all listed pairs, made attention over the present ones."""
+
+    def __init__(self, conv: MessagePassing, weight: Tensor) -> None:
+        self.conv, self.weight = conv, weight
+        self.alpha: Tensor | None = None
+
+    def keep(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Note the attention of the messages that are being sent."""
+        given = inputs[0]
+        self.alpha = given["alpha"] if "alpha" in given else self._of_transformer(given)
+
+    def _of_transformer(self, given: dict[str, Any]) -> Tensor:
+        conv: Any = self.conv
+        key = given["key_j"]
+        if conv.lin_edge is not None:
+            key = key + conv.lin_edge(given["edge_attr"]).view(key.shape)
+        score = (given["query_i"] * key).sum(-1) / math.sqrt(conv.out_channels)
+        attention: Tensor = softmax(score, given["index"], given["ptr"], given["size_i"])
+        return attention
+
+    def renormalise(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        """Divide by the attention that is left at each target."""
+        if self.alpha is None:
+            raise ValueError("messages were aggregated before they were sent")
+        left = self.alpha * _extended(self.weight, len(self.alpha))[:, None]
+        total = scatter(left, inputs[0]["index"], dim_size=output.shape[0], reduce="sum")
+        return output / torch.where(total > 0, total, torch.ones_like(total))[..., None]
 
 
 def _renormalise(weight: Tensor) -> Any:
