@@ -28,5 +28,5 @@ bound = ce.XPlore().explain(CountsBonds(), molecule, edits=space)
 print(bound)
 
 # some wishes cannot be met: four nodes hold six edges at most, and node 3 is frozen
-never = ce.XPlore().explain(CountsBonds(), molecule, edits=space, target=2)
+never = ce.XPlore().explain(CountsBonds(), molecule, edits=space, desired=2)
 print(never)

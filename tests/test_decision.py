@@ -16,26 +16,26 @@ def outputs(width, rows=2):
 
 
 @settings(max_examples=150, deadline=None)
-@given(outputs(3), st.sampled_from([None, 0, 1, 2]))
-def test_multiclass_margin(z, target):
-    d = Decision("multiclass", target=target)
+@given(outputs(3), st.sampled_from([(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]))
+def test_multiclass_margin(z, wished):
+    d = Decision("multiclass", classes=wished)
     y0 = d.labels(z[:1])
     margin = float(d.margins(z[1:], y0)[0])
     own = z[1].tolist()
-    if target is None:
-        goal = any(own[c] > own[int(y0)] for c in range(3))
+    if wished:
+        goal = max(own[c] for c in wished) > max(own[c] for c in range(3) if c not in wished)
     else:
-        goal = all(own[target] > own[c] for c in range(3) if c != target)
+        goal = any(own[c] > own[int(y0)] for c in range(3))
     assert (margin < 0) == goal
     assert bool(d.flips(z[1:], y0)[0]) == goal
     if goal:
-        assert int(d.labels(z[1:])) != int(y0) if target is None else int(d.labels(z[1:])) == target
+        assert int(d.labels(z[1:])) in wished if wished else int(d.labels(z[1:])) != int(y0)
 
 
 @settings(max_examples=60, deadline=None)
 @given(outputs(1), st.sampled_from([None, 0, 1]))
 def test_binary_margin(z, target):
-    d = Decision("binary", target=target)
+    d = Decision("binary", classes=() if target is None else (target,))
     y0, y1 = d.labels(z).tolist()
     assert (y0, y1) == (int(z[0] > 0), int(z[1] > 0))
     wish = 1 - y0 if target is None else target
@@ -56,7 +56,7 @@ def test_multilabel_margin(z):
 @settings(max_examples=60, deadline=None)
 @given(outputs(1))
 def test_regression_margin(z):
-    d = Decision("regression", desired=(-1.0, 1.0))
+    d = Decision("regression", interval=(-1.0, 1.0))
     y0 = d.labels(z[:1])
     assert y0.tolist() == z[0].tolist()
     assert bool(d.flips(z[1:], y0)[0]) == (-1 < float(z[1]) < 1)
@@ -66,11 +66,11 @@ def test_regression_margin(z):
     ("d", "z"),
     [
         (Decision("multiclass"), [[1.0, 1.0, 0.0]]),
-        (Decision("multiclass", target=1), [[1.0, 1.0, 0.0]]),
+        (Decision("multiclass", classes=(1,)), [[1.0, 1.0, 0.0]]),
         (Decision("binary"), [[0.0]]),
-        (Decision("binary", target=1), [[0.0]]),
-        (Decision("regression", desired=(0.0, 2.0)), [[2.0]]),
-        (Decision("regression", desired=(0.0, 2.0)), [[0.0]]),
+        (Decision("binary", classes=(1,)), [[0.0]]),
+        (Decision("regression", interval=(0.0, 2.0)), [[2.0]]),
+        (Decision("regression", interval=(0.0, 2.0)), [[0.0]]),
     ],
 )
 def test_ties_are_no_flips(d, z):
@@ -96,7 +96,13 @@ def test_the_original_never_flips():
 @settings(max_examples=60, deadline=None)
 @given(outputs(4), st.integers(1, 5))
 def test_rivals_are_nearest_first_and_begin_with_the_margin(z, count):
-    for d in (Decision("multiclass"), Decision("multilabel"), Decision("multiclass", target=2)):
+    for d in (
+        Decision("multiclass"),
+        Decision("multilabel"),
+        Decision("multiclass", classes=(2,)),
+        Decision("multiclass", classes=(0, 3)),
+        Decision("multilabel", bits=((0, 1), (2, 0))),
+    ):
         y0 = d.labels(z)
         r = d.rivals(z, y0, count)
         assert r.shape[1] <= count
@@ -111,30 +117,47 @@ def test_multiclass_rivals_are_the_other_classes():
 
 
 def test_infer():
-    assert Decision.infer(3, None, None, None).task == "multiclass"
-    assert Decision.infer(1, None, None, None).task == "binary"
-    assert Decision.infer(1, None, None, (0, 1)).task == "regression"
-    assert Decision.infer(1, None, 0, None).target == 0
-    assert Decision.infer(3, "multilabel", None, None).task == "multilabel"
+    assert Decision.infer(3, None, None).task == "multiclass"
+    assert Decision.infer(1, None, None).task == "binary"
+    assert Decision.infer(1, None, (0, 1)).task == "regression"
+    assert Decision.infer(1, None, 0).classes == (0,)
+    assert Decision.infer(4, None, {3, 1}).classes == Decision.infer(4, None, [1, 3]).classes == (1, 3)
+    assert Decision.infer(3, "multilabel", None).task == "multilabel"
+    assert Decision.infer(3, None, {2: 0, 0: 1}) == Decision("multilabel", bits=((0, 1), (2, 0)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(outputs(3), st.dictionaries(st.integers(0, 2), st.integers(0, 1), min_size=1))
+def test_wished_labels_all_hold(z, wished):
+    d = Decision.infer(3, "multilabel", wished)
+    goal = all(bool(z[1, k] > 0) == bool(v) and z[1, k] != 0 for k, v in wished.items())
+    assert bool(d.flips(z[1:], d.labels(z[:1]))[0]) == goal
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((3, "ordinal", None, None), "task='ordinal' is unknown"),
-        ((1, "regression", None, None), r"needs desired=\(lo, hi\)"),
-        ((1, "regression", None, (2, 1)), "lo < hi"),
-        ((1, "regression", None, (1, 1)), "lo < hi"),
-        ((1, "regression", None, (1, 2, 3)), r"desired=\(lo, hi\)"),
-        ((2, None, None, (0, 1)), "read from one output, the model gives 2"),
-        ((2, "multiclass", None, (0, 1)), "desired= is for regression"),
-        ((2, "binary", None, None), "read from one output, the model gives 2"),
-        ((1, "multiclass", None, None), "at least two outputs"),
-        ((3, None, 3, None), r"target=3 is no class .*0..2"),
-        ((3, None, -1, None), "target=-1 is no class"),
-        ((1, None, 2, None), r"target=2 is no class .*0..1"),
-        ((3, "multilabel", 0, None), "task='multilabel' has no target class"),
-        ((1, "regression", 0, (0, 1)), "task='regression' has no target class"),
+        ((3, "ordinal", None), "task='ordinal' is unknown"),
+        ((1, "regression", None), r"needs desired=\(lo, hi\)"),
+        ((1, "regression", (2, 1)), "lo < hi"),
+        ((1, "regression", (1, 1)), "lo < hi"),
+        ((1, "regression", (1, 2, 3)), r"desired=\(lo, hi\)"),
+        ((1, "regression", 0), r"needs desired=\(lo, hi\)"),
+        ((2, None, (0, 1)), "read from one output, the model gives 2"),
+        ((2, "multiclass", (0, 1)), r"desired=\(0, 1\) is for regression models; this one has classes 0..1"),
+        ((2, "multiclass", {0: 1}), "is for multilabel models"),
+        ((2, "binary", None), "read from one output, the model gives 2"),
+        ((1, "multiclass", None), "at least two outputs"),
+        ((3, None, 3), r"desired=3 must be some, not all, of the model's classes 0..2"),
+        ((3, None, -1), "desired=-1 must be some"),
+        ((3, None, set()), r"desired=set\(\) must be some"),
+        ((3, None, {0, 1, 2}), "some, not all"),
+        ((1, None, 2), "classes 0..1"),
+        ((3, None, 1.0), r"desired=1\.0: 1\.0 is no whole number"),
+        ((3, "multilabel", 0), "a multilabel wish is a dict"),
+        ((3, "multilabel", {}), "a multilabel wish is a dict"),
+        ((3, None, {3: 1}), "must give labels 0..2 the values 0 or 1"),
+        ((3, None, {0: 2}), "the values 0 or 1"),
     ],
 )
 def test_infer_errors(arguments, said):
@@ -153,7 +176,7 @@ def test_read():
     ((bits, sure),) = Decision("multilabel").read(torch.tensor([[2.0, -1.0]]))
     assert bits == (1, 0)
     assert sure == pytest.approx(torch.sigmoid(torch.tensor([2.0, 1.0])).prod().item())
-    assert Decision("regression", desired=(0, 1)).read(torch.tensor([[2.5]])) == [(2.5, 1.0)]
+    assert Decision("regression", interval=(0, 1)).read(torch.tensor([[2.5]])) == [(2.5, 1.0)]
 
 
 def test_prediction_loss():

@@ -725,7 +725,7 @@ def test_options_that_are_refused():
     with pytest.raises(InputError, match="relaxation='exact' is unknown"):
         Oracle(Net(), relaxation="exact")
     for options, said in (
-        ({"target": 2}, "target=2 is no class"),
+        ({"desired": 2}, "desired=2 must be some"),
         ({"task": "binary"}, "read from one output"),
         ({"desired": (0, 1)}, "read from one output"),
     ):

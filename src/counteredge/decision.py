@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -12,25 +12,27 @@ from torch.nn import functional as F
 
 from counteredge.errors import InputError
 
-__all__ = ["Decision", "Label", "Task"]
+__all__ = ["Decision", "Desired", "Label", "Task"]
 
 Task = Literal["multiclass", "binary", "multilabel", "regression"]
 Label = int | float | tuple[int, ...]
+Desired = SupportsIndex | set[int] | frozenset[int] | list[int] | dict[int, int] | tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Decision:
     """How outputs of shape ``(K, C)`` are read.
 
-    - ``multiclass``: softmax over C classes; a counterfactual changes the argmax, or makes it ``target``.
+    - ``multiclass``: softmax over C classes; a counterfactual changes the argmax, or makes it a wished class.
     - ``binary``: one logit; classes 0 and 1.
-    - ``multilabel``: C independent logits; a counterfactual changes any bit.
-    - ``regression``: one value; a counterfactual brings it inside ``desired = (lo, hi)``.
+    - ``multilabel``: C independent logits; a counterfactual changes any bit, or gives all wished ones.
+    - ``regression``: one value; a counterfactual brings it inside the wished range.
 
     Args:
         task: One of the four.
-        target: The wished class (multiclass, binary); any other class when ``None``.
-        desired: The wished range (regression).
+        classes: The wished classes (multiclass, binary); any other class when empty.
+        bits: The wished labels as pairs (label, 0 or 1) (multilabel); any change when empty.
+        interval: The wished range (regression).
 
     Example:
         >>> d = Decision("multiclass")
@@ -40,45 +42,36 @@ class Decision:
     """
 
     task: Task
-    target: int | None = None
-    desired: tuple[float, float] | None = None
+    classes: tuple[int, ...] = ()
+    bits: tuple[tuple[int, int], ...] = ()
+    interval: tuple[float, float] | None = None
 
     @classmethod
-    def infer(
-        cls, outputs: int, task: Task | None, target: int | None, desired: tuple[float, float] | None
-    ) -> Decision:
-        """Choose the task from the number of outputs when the user named none.
+    def infer(cls, outputs: int, task: Task | None, desired: Desired | None) -> Decision:
+        """Choose the task from the number of outputs and from what is wished when the user named none.
+
+        Args:
+            outputs: Width of the model's output.
+            task: What the user says it is.
+            desired: A class, several classes (set or list), ``{label: bit}`` or a range ``(lo, hi)``.
 
         Raises:
-            InputError: When task, target and desired do not fit together.
+            InputError: When they do not fit together.
         """
         if task is None:
-            task = "regression" if desired is not None else "binary" if outputs == 1 else "multiclass"
+            guess: Task = "binary" if outputs == 1 else "multiclass"
+            task = "regression" if isinstance(desired, tuple) else "multilabel" if isinstance(desired, dict) else guess
         if task not in ("multiclass", "binary", "multilabel", "regression"):
             raise InputError(f"task={task!r} is unknown; use multiclass, binary, multilabel or regression")
-        if task == "regression":
-            if desired is None or len(desired) != 2 or not desired[0] < desired[1]:
-                raise InputError(f"a regression model needs desired=(lo, hi) with lo < hi, got {desired}")
-            if outputs != 1:
-                raise InputError(f"regression is read from one output, the model gives {outputs}")
-        elif desired is not None:
-            raise InputError(f"desired= is for regression; for task={task!r} use target=")
         if task in ("binary", "regression") and outputs != 1:
             raise InputError(f"task={task!r} is read from one output, the model gives {outputs}")
         if task == "multiclass" and outputs < 2:
             raise InputError("task='multiclass' needs at least two outputs; a single logit is task='binary'")
-        classes = {"multiclass": outputs, "binary": 2}.get(task, 0)
-        if target is not None:
-            try:
-                target = int(operator.index(target))
-            except TypeError as e:
-                raise InputError(f"target={target!r} is no class number") from e
-        if target is not None and not 0 <= target < classes:
-            raise InputError(
-                f"target={target} is no class of this model"
-                + (f" (classes 0..{classes - 1})" if classes else f": task={task!r} has no target class")
-            )
-        return cls(task, target, desired)
+        if task == "regression":
+            return cls(task, interval=_interval(desired))
+        if task == "multilabel":
+            return cls(task, bits=_bits(desired, outputs))
+        return cls(task, classes=_classes(desired, 2 if task == "binary" else outputs))
 
     def scores(self, z: Tensor) -> Tensor:
         """Class scores ``(K, C)``; a single logit z becomes (0, z), whose softmax is its sigmoid."""
@@ -103,16 +96,21 @@ class Decision:
         Shapes:
             z: ``(K, C)``; y0: ``(K,)`` or ``(K, C)``; returns ``(K, r)``, ``r <= count``.
         """
-        if self.task == "regression" and self.desired is not None:
-            lo, hi = self.desired
+        if self.interval is not None:
+            lo, hi = self.interval
             return torch.maximum(lo - z, z - hi)
+        if self.bits:
+            labels, wished = torch.tensor(self.bits, device=z.device).t()
+            return (z[:, labels] * (1 - 2 * wished).to(z.dtype)).amax(1, keepdim=True)
         if self.task == "multilabel":
             signed = z * (2 * y0 - 1).to(z.dtype)
             return signed.topk(min(count, z.shape[1]), dim=1, largest=False).values
         s = self.scores(z)
-        if self.target is not None:
-            others = s.scatter(1, torch.full_like(y0[:, None], self.target), float("-inf"))
-            return (others.max(1).values - s[:, self.target])[:, None]
+        if self.classes:
+            wished = torch.zeros(s.shape[1], dtype=torch.bool, device=s.device)
+            wished[list(self.classes)] = True
+            others = s.masked_fill(wished, float("-inf")).amax(1, keepdim=True)
+            return others - s[:, wished].topk(min(count, len(self.classes)), dim=1).values
         own = s.gather(1, y0[:, None])
         others = s.scatter(1, y0[:, None], float("-inf"))
         return own - others.topk(min(count, s.shape[1] - 1), dim=1).values
@@ -144,6 +142,46 @@ class Decision:
             return [(tuple(r), _shown(q)) for r, q in zip(labels.tolist(), sure.tolist(), strict=True)]
         p = self.scores(z).softmax(1).gather(1, labels[:, None])[:, 0]
         return [(int(v), _shown(q)) for v, q in zip(labels.tolist(), p.tolist(), strict=True)]
+
+
+def _classes(desired: Desired | None, classes: int) -> tuple[int, ...]:
+    if desired is None:
+        return ()
+    if isinstance(desired, tuple | dict):
+        raise InputError(
+            f"desired={desired!r} is for {'regression' if isinstance(desired, tuple) else 'multilabel'} models; "
+            f"this one has classes 0..{classes - 1}: name one, or a set of them"
+        )
+    found = sorted(
+        {_number(c, desired) for c in (desired if isinstance(desired, set | frozenset | list) else [desired])}
+    )
+    if not found or not 0 <= found[0] <= found[-1] < classes or len(found) == classes:
+        raise InputError(f"desired={desired!r} must be some, not all, of the model's classes 0..{classes - 1}")
+    return tuple(found)
+
+
+def _bits(desired: Desired | None, labels: int) -> tuple[tuple[int, int], ...]:
+    if desired is None:
+        return ()
+    if not isinstance(desired, dict) or not desired:
+        raise InputError(f"desired={desired!r}: a multilabel wish is a dict like {{label: 0 or 1}}")
+    found = sorted((_number(k, desired), _number(v, desired)) for k, v in desired.items())
+    if any(not 0 <= k < labels or v not in (0, 1) for k, v in found):
+        raise InputError(f"desired={desired!r} must give labels 0..{labels - 1} the values 0 or 1")
+    return tuple(found)
+
+
+def _interval(desired: Desired | None) -> tuple[float, float]:
+    if not isinstance(desired, tuple) or len(desired) != 2 or not desired[0] < desired[1]:
+        raise InputError(f"a regression model needs desired=(lo, hi) with lo < hi, got {desired}")
+    return float(desired[0]), float(desired[1])
+
+
+def _number(value: Any, whole: Any) -> int:
+    try:
+        return int(operator.index(value))
+    except TypeError as e:
+        raise InputError(f"desired={whole!r}: {value!r} is no whole number") from e
 
 
 def _shown(value: float) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from counteredge.calling import Caller, discrete_inputs, relaxed_inputs, stacked_inputs
-from counteredge.decision import Decision, Task
+from counteredge.decision import Decision, Desired, Task
 from counteredge.descriptors import MATRICES, refresh
 from counteredge.errors import BudgetError, InputError, ModelError
 from counteredge.graphs import GraphBatch, Kind, check_graph, edge_keys
@@ -60,8 +60,7 @@ class Oracle:
         forward_fn: ``(model, batch) -> output`` for models with unusual signatures.
         output_fn: Picks the logits out of what the model returns.
         task: ``"multiclass"``, ``"binary"``, ``"multilabel"`` or ``"regression"``; guessed when ``None``.
-        target: The wished class.
-        desired: The wished range of a regression.
+        desired: What is wished: a class, a set of classes, ``{label: bit}`` or a range; any change when ``None``.
         memory: Bytes that one batched pass may take.
         relaxation: ``"auto"``, or force ``"dense"``, ``"weights"`` or ``"none"``.
     """
@@ -73,8 +72,7 @@ class Oracle:
         forward_fn: Callable[[nn.Module, Batch], Any] | None = None,
         output_fn: Callable[[Any], Tensor] | None = None,
         task: Task | None = None,
-        target: int | None = None,
-        desired: tuple[float, float] | None = None,
+        desired: Desired | None = None,
         memory: int = 1 << 30,
         relaxation: str = "auto",
     ) -> None:
@@ -85,7 +83,7 @@ class Oracle:
         self.model = model
         self.caller = Caller(model, forward_fn, output_fn)
         self.memory = memory
-        self._asked: tuple[Any, ...] = (task, target, desired)
+        self._asked: tuple[Any, ...] = (task, desired)
         self._wanted = relaxation
         self.relaxation = "none"
         self.exact = False

@@ -90,7 +90,7 @@ def test_costs_steer_the_choice():
 def test_target_class_is_reached():
     model, graphs = sample_model(), sample_graphs(8)
     for target in range(3):
-        for cf in ce.XPlore().explain(model, graphs, target=target, edits=ce.EditSpace(schema=sample_schema())):
+        for cf in ce.XPlore().explain(model, graphs, desired=target, edits=ce.EditSpace(schema=sample_schema())):
             if cf.before.label == target:
                 assert not cf.found
                 assert "already" in cf.reason
@@ -118,3 +118,23 @@ def test_spent_budget_says_so():
     cf = ce.XPlore().explain(sample_model(), sample_graphs(1)[0], budget=Budget(calls=2), edits=SPACE)
     assert not cf.found
     assert "2 oracle calls" in cf.reason
+
+
+def test_a_set_of_classes_is_reached():
+    model, graphs = sample_model(), sample_graphs(8)
+    for wished in ({0, 1}, [1, 2]):
+        for cf in ce.XPlore().explain(model, graphs, desired=wished, edits=ce.EditSpace(schema=sample_schema())):
+            if cf.before.label in wished:
+                assert not cf.found
+                assert "already" in cf.reason
+            else:
+                assert cf.found
+                assert cf.after.label in wished
+
+
+def test_wished_labels_of_a_multilabel_model_are_reached():
+    model, graphs = sample_model(), sample_graphs(8)
+    cfs = ce.XPlore().explain(model, graphs, desired={0: 1, 2: 0}, edits=ce.EditSpace(schema=sample_schema()))
+    found = [cf for cf in cfs if cf.found]
+    assert found
+    assert all((cf.after.label[0], cf.after.label[2]) == (1, 0) for cf in found)

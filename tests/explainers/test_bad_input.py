@@ -553,16 +553,16 @@ def test_regression_head():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": 7}, r"target=7 is no class of this model \(classes 0\.\.1\)"),
-        ({"desired": (0, 1)}, "regression is read from one output, the model gives 2"),
-        ({"task": "regression"}, r"needs desired=\(lo, hi\)"),
+        ({"desired": 7}, r"desired=7 must be some, not all, of the model's classes 0\.\.1"),
+        ({"desired": (0, 1)}, "read from one output, the model gives 2"),
+        ({"task": "regression"}, "read from one output, the model gives 2"),
         ({"task": "binary"}, "read from one output, the model gives 2"),
         ({"task": "nonsense"}, "task='nonsense' is unknown"),
-        ({"task": "multilabel", "target": 1}, "has no target class"),
-        ({"task": "multiclass", "desired": (0, 1)}, "desired= is for regression"),
+        ({"task": "multilabel", "desired": 1}, "a multilabel wish is a dict"),
+        ({"task": "multiclass", "desired": (0, 1)}, "is for regression models"),
         ({"relaxation": "nonsense"}, "relaxation='nonsense' is unknown"),
-        ({"target": "b"}, "target='b' is no class number"),
-        ({"target": 1.0}, r"target=1\.0 is no class number"),
+        ({"desired": "b"}, "'b' is no whole number"),
+        ({"desired": 1.0}, r"1\.0 is no whole number"),
         ({"edits": ["edges"]}, r"edits=\['edges'\] is unknown"),
         ({"edits": "nonsense"}, "edits='nonsense' is unknown"),
         ({"edits": ce.EditSpace(frozen_nodes=[17])}, r"frozen_nodes \[17\].*0\.\.5"),
@@ -626,9 +626,9 @@ def test_numpy_numbers_are_numbers():
     g = path()
     model = centred(Net(), g)
     explained(
-        model, g, target=torch.tensor(1), edits=ce.EditSpace(frozen_nodes=np.array([0]), frozen_features=np.array([1]))
+        model, g, desired=torch.tensor(1), edits=ce.EditSpace(frozen_nodes=np.array([0]), frozen_features=np.array([1]))
     )
-    explained(model, g, target=np.int64(1))
+    explained(model, g, desired=np.int64(1))
 
 
 def test_nothing_may_change_costs_one_call():

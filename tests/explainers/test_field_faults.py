@@ -299,7 +299,7 @@ def test_binary_heads_of_every_shape(shape):
         cf = solve(model, g, read=read)
         assert {cf.before.label, cf.after.label} == {0, 1}
         assert 0 <= cf.before.probability <= 1
-        there = ce.XPlore().explain(model, g, target=cf.before.label, progress=False)
+        there = ce.XPlore().explain(model, g, desired=cf.before.label, progress=False)
         assert "already" in there.reason
 
 
@@ -370,7 +370,7 @@ def test_target_class():
     model = near(Net(outputs=3), g)
     before = label(single(model.eval(), g))
     for target in {0, 1, 2} - {before}:
-        cf = solve(model, g, target=target)
+        cf = solve(model, g, desired=target)
         assert cf.after.label == target
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from tqdm import tqdm
 
-from counteredge.decision import Task
+from counteredge.decision import Desired, Task
 from counteredge.descriptors import refreshed
 from counteredge.edits import EditSet, EditSpace, apply_all, edit_sets
 from counteredge.engine.search import Budget, Search
@@ -85,8 +85,7 @@ class Explainer:
         model: nn.Module,
         graphs: Any,
         *,
-        target: int | None = None,
-        desired: tuple[float, float] | None = None,
+        desired: Desired | None = None,
         task: Task | None = None,
         edits: EditSpace | str | None = None,
         budget: Budget | None = None,
@@ -100,8 +99,8 @@ class Explainer:
         Args:
             model: A trained graph-level model; it is left exactly as it was.
             graphs: One ``Data``, or a list, ``Batch`` or dataset of them.
-            target: Wished class; any other class when ``None``.
-            desired: Wished range ``(lo, hi)`` of a regression model.
+            desired: What the prediction is to become: a class, a set of classes, ``{label: 0 or 1}`` for a multilabel
+                model, a range ``(lo, hi)`` for a regression; anything else than now when ``None``.
             task: ``"multiclass"``, ``"binary"``, ``"multilabel"``, ``"regression"``; read off the output when ``None``.
             edits: What may change: ``"edges"``, ``"features"``, ``"both"`` (default) or an :class:`EditSpace`. Without
                 a schema in it (or in the dataset), the meaning and bounds of the columns are read off the graphs given;
@@ -131,7 +130,6 @@ class Explainer:
             forward_fn=forward_fn,
             output_fn=output_fn,
             task=task,
-            target=target,
             desired=desired,
             memory=self.memory,
             relaxation=relaxation,
