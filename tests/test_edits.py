@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from counteredge.edits import EditSet, EditSpace, FeatureEdit
+from counteredge.edits import EditSet, FeatureEdit
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
 from counteredge.schema import Column, FeatureSchema
+from counteredge.space import EditSpace
 
 SCHEMA = FeatureSchema((*FeatureSchema.onehot(["C", "N", "O"]).columns, Column("continuous", lo=-5, hi=5, name="z")))
 

@@ -6,7 +6,7 @@ print(cf)
 """
 
 from counteredge.descriptors import StructuralFeatures
-from counteredge.edits import EditSet, EditSpace, FeatureEdit
+from counteredge.edits import EditSet, FeatureEdit
 from counteredge.engine.search import Budget
 from counteredge.errors import (
     BudgetError,
@@ -20,6 +20,7 @@ from counteredge.explainers import EXPLAINERS, Explainer, XPlore, get_explainer
 from counteredge.oracle import Oracle
 from counteredge.results import Counterfactual, Prediction, read_jsonl, write_jsonl
 from counteredge.schema import Column, FeatureSchema
+from counteredge.space import EditSpace
 
 __version__ = "0.1.0"
 

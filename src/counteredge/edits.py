@@ -1,10 +1,10 @@
-"""What may change (``EditSpace``) and what did change (``EditSet``)."""
+"""What did change: ``EditSet``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,10 +15,9 @@ from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch, rebuild
 from counteredge.schema import FeatureSchema
 
-__all__ = ["Allowed", "EditSet", "EditSpace", "FeatureEdit", "apply_all", "edit_sets"]
+__all__ = ["EditSet", "FeatureEdit", "apply_all", "edit_sets"]
 
 Pair = tuple[int, int]
-PerGraph = Callable[[Data], Any]
 _NO_PAIRS = torch.empty(0, 2, dtype=torch.long)
 
 
@@ -207,176 +206,3 @@ def _grouped(entries: Sequence[tuple[int, int, float, float]], schema: FeatureSc
         units.setdefault((node, unit), []).append((column, old, new))
     edits = [FeatureEdit(node, *zip(*unit, strict=True)) for (node, _), unit in units.items()]
     return tuple(sorted(edits, key=lambda e: (e.node, e.columns)))
-
-
-@dataclass(frozen=True)
-class EditSpace:
-    """What may change, and at which cost.
-
-    Args:
-        add_edges: Allow insertions.
-        remove_edges: Allow deletions.
-        features: Allow feature edits.
-        schema: Meaning of the columns; read off the given graphs when ``None``.
-        directed: Edit single arcs (``True``) or undirected pairs (``False``); as each graph is when ``None``.
-        frozen_nodes: Nodes whose features and incident edges stay: indices for every graph, or a function
-            ``data -> indices``.
-        frozen_edges: Pairs (present or absent) that stay: ``[(i, j), ...]``, or a function ``data -> pairs``.
-        frozen_features: Columns that stay.
-        add_cost: Cost of one insertion: a number or a function ``data -> (n, n)`` tensor.
-        remove_cost: Cost of one deletion, likewise.
-        feature_cost: Cost of one feature edit: a number or one number a column.
-        structural: What becomes of columns that the schema says follow from the edges. ``"refreshed"``: they are no
-            targets of edits but follow the edited edges. ``"frozen"``: they keep their values, as in the XPlore
-            paper. ``None``: refreshed, except in the ``paper`` presets.
-        gamma: Prior of a pair in [-1, 1] (paper, Method): above 0 the pair is cheaper to flip, cost / (1 + gamma)
-            (paper, App. A.4), and at -1 it is frozen; the ``paper`` preset adds it to the start of P. A number,
-            for absent pairs, an ``(n, n)`` tensor, or a function ``data -> (n, n)`` tensor.
-
-    Example:
-        >>> EditSpace.of("edges").features
-        False
-    """
-
-    add_edges: bool = True
-    remove_edges: bool = True
-    features: bool = True
-    schema: FeatureSchema | None = None
-    directed: bool | None = None
-    frozen_nodes: Sequence[int] | PerGraph = ()
-    frozen_edges: Sequence[Pair] | PerGraph = ()
-    frozen_features: Sequence[int] = ()
-    add_cost: float | PerGraph = 1.0
-    remove_cost: float | PerGraph = 1.0
-    feature_cost: float | Sequence[float] = 1.0
-    structural: Literal["refreshed", "frozen"] | None = None
-    gamma: float | Tensor | PerGraph = field(default=0.0, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.structural not in (None, "refreshed", "frozen"):
-            raise InputError(f"structural={self.structural!r} is unknown; use 'refreshed' or 'frozen'")
-        for name in ("frozen_nodes", "frozen_edges", "frozen_features"):
-            value = getattr(self, name)
-            listed = hasattr(value, "__len__") and not isinstance(value, str)
-            if not listed and not (callable(value) and name != "frozen_features"):
-                raise InputError(f"{name}={value!r} must be a list, for example {name}=[0]")
-
-    @classmethod
-    def of(cls, edits: EditSpace | str | None) -> EditSpace:
-        """An edit space, or the name of one: ``"edges"``, ``"features"``, ``"both"``."""
-        if isinstance(edits, EditSpace):
-            return edits
-        names = {
-            None: cls(),
-            "both": cls(),
-            "edges": cls(features=False),
-            "features": cls(add_edges=False, remove_edges=False),
-        }
-        if not (edits is None or isinstance(edits, str)) or edits not in names:
-            raise InputError(f"edits={edits!r} is unknown; use 'edges', 'features', 'both' or an EditSpace")
-        return names[edits]
-
-    def allowed(self, batch: GraphBatch, schema: FeatureSchema) -> Allowed:
-        """Spell the space out for a batch.
-
-        Raises:
-            InputError: Indices out of range, a schema of another width, costs that are not positive.
-        """
-        width = batch.x.shape[2]
-        if schema.width != width:
-            raise InputError(f"the schema describes {schema.width} columns but x has {width}")
-        for k in self.frozen_features:
-            if isinstance(k, str) or not 0 <= k < width:
-                raise InputError(f"frozen_features names column {k!r} but x has columns 0..{width - 1}")
-        like = batch.adj
-        flip = batch.mask[:, :, None] & batch.mask[:, None, :]
-        flip &= ~torch.eye(batch.nodes, dtype=torch.bool, device=like.device)
-        flip &= torch.where(like > 0, torch.tensor(self.remove_edges), torch.tensor(self.add_edges))
-        nodes = batch.mask.clone()
-        for kind in (self.frozen_nodes, self.frozen_edges):
-            if callable(kind) or len(kind):
-                for b, g in enumerate(batch.graphs):
-                    _freeze(g, int(g.x.shape[0]), self, flip[b], nodes[b], batch.directed)
-                break
-        gamma = _squares(self.gamma, "gamma", batch)
-        if isinstance(self.gamma, float | int):
-            gamma = gamma.masked_fill(like > 0, 0.0)
-        cost = torch.where(
-            like > 0, _squares(self.remove_cost, "remove_cost", batch), _squares(self.add_cost, "add_cost", batch)
-        )
-        if not bool((cost > 0).all()):
-            raise InputError("edge costs must be positive; freeze a pair with frozen_edges instead")
-        if not bool((gamma.abs() <= 1).all()):
-            raise InputError("gamma must lie in [-1, 1]")
-        flip &= gamma > -1
-        cost = cost / (1 + gamma).clamp(min=1e-12)
-        columns = torch.ones(width, dtype=torch.bool, device=like.device)
-        columns[schema.indices("fixed", "structural")] = False
-        if self.structural != "frozen":
-            columns[list(schema.derived)] = False
-        columns[list(self.frozen_features)] = False
-        if not self.features or not batch.x.is_floating_point():
-            columns[:] = False
-        prices = torch.as_tensor(self.feature_cost, dtype=like.dtype, device=like.device)
-        if prices.dim() == 1 and len(prices) != width:
-            raise InputError(f"feature_cost has {len(prices)} entries but x has {width} columns")
-        if prices.dim() == 1:
-            for k, column in enumerate(schema.columns):
-                if column.kind == "onehot" and float(prices[k]) != float(prices[schema.group_of(k)[0]]):
-                    raise InputError("feature_cost differs inside a one-hot group; a swap is one edit with one cost")
-        if not bool((prices > 0).all()):
-            raise InputError("feature costs must be positive; freeze a column with frozen_features instead")
-        return Allowed(flip, cost, gamma, nodes[:, :, None] & columns, prices.expand(width), schema)
-
-
-def _squares(value: float | Tensor | PerGraph, name: str, batch: GraphBatch) -> Tensor:
-    """One number for all pairs, or each graph's own matrix, as ``(B, n, n)``."""
-    if isinstance(value, float | int):
-        return torch.full_like(batch.adj, float(value))
-    out = torch.zeros_like(batch.adj) if name == "gamma" else torch.ones_like(batch.adj)
-    for b, g in enumerate(batch.graphs):
-        n = int(g.x.shape[0])
-        found = torch.as_tensor(value(g) if callable(value) else value, dtype=out.dtype, device=out.device)
-        if found.dim() != 0 and tuple(found.shape) != (n, n):
-            raise InputError(f"{name} has shape {tuple(found.shape)} but the graph has {n} nodes")
-        if found.dim() == 2 and not batch.directed and not torch.equal(found, found.t()):
-            raise InputError(f"{name} must be symmetric on an undirected graph: (i, j) and (j, i) are one pair")
-        out[b, :n, :n] = found
-    return out
-
-
-def _freeze(data: Data, n: int, space: EditSpace, flip: Tensor, nodes: Tensor, directed: bool) -> None:
-    """Strike the frozen pairs and nodes from ``flip`` (n, n) and ``nodes`` (n,), in place."""
-    found = space.frozen_nodes(data) if callable(space.frozen_nodes) else space.frozen_nodes
-    still = torch.as_tensor(found).cpu()
-    if still.dtype == torch.bool:
-        still = still.nonzero().flatten()
-    if len(still) and not 0 <= int(still.min()) <= int(still.max()) < n:
-        raise InputError(f"frozen_nodes {still.tolist()} do not all exist: the graph has nodes 0..{n - 1}")
-    index = still.long()
-    nodes[index] = False
-    flip[index, :] = False
-    flip[:, index] = False
-    pairs = space.frozen_edges(data) if callable(space.frozen_edges) else space.frozen_edges
-    fixed = torch.as_tensor(pairs).cpu().long().reshape(-1, 2)
-    if len(fixed) and not 0 <= int(fixed.min()) <= int(fixed.max()) < n:
-        raise InputError(f"frozen_edges name nodes outside 0..{n - 1}: {fixed.tolist()}")
-    flip[fixed[:, 0], fixed[:, 1]] = False
-    if not directed:
-        flip[fixed[:, 1], fixed[:, 0]] = False
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """An :class:`EditSpace` spelled out for one batch.
-
-    Shapes:
-        flip, cost, gamma: ``(B, n, n)``; features: ``(B, n, f)``; feature_cost: ``(f,)``.
-    """
-
-    flip: Tensor
-    cost: Tensor
-    gamma: Tensor
-    features: Tensor
-    feature_cost: Tensor
-    schema: FeatureSchema

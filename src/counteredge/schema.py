@@ -28,6 +28,7 @@ class Column:
         lo: Smallest value an edit may write (inclusive).
         hi: Largest value an edit may write (inclusive).
         name: What a person calls it, for example ``"C"`` for carbon.
+        step: Values that an edit may write lie whole steps from ``lo`` (from 0 when that is infinite); 0 is any value.
         derived: The descriptor of the edges that the column holds; ``name`` for a ``"structural"`` column. A column of
             another kind with it is edited as a plain number, as the XPlore paper does.
     """
@@ -37,6 +38,7 @@ class Column:
     lo: float = 0.0
     hi: float = 1.0
     name: str = ""
+    step: float = 0.0
     derived: str = ""
 
     def __post_init__(self) -> None:
@@ -48,6 +50,8 @@ class Column:
             raise InputError(f"column kind {self.kind!r} is unknown; use one of {', '.join(get_args(Kind))}")
         if (self.kind == "onehot") != (self.group >= 0):
             raise InputError(f"column {self.name!r}: exactly the one-hot columns have a group, got {self}")
+        if self.step < 0 or (self.step and self.kind not in ("integer", "continuous")):
+            raise InputError(f"column {self.name!r}: step={self.step} is for numbers and at least 0")
         if not self.lo <= self.hi:
             raise InputError(f"column {self.name!r}: lo={self.lo} is above hi={self.hi}")
 
@@ -158,6 +162,7 @@ class FeatureSchema:
         """Plain lists and dicts for JSON."""
         return [
             {"kind": c.kind, "group": c.group, "lo": _bound(c.lo), "hi": _bound(c.hi), "name": c.name}
+            | ({"step": c.step} if c.step else {})
             | ({"derived": c.derived} if c.derived else {})
             for c in self.columns
         ]
@@ -173,6 +178,7 @@ class FeatureSchema:
                     float("-inf") if c["lo"] is None else c["lo"],
                     float("inf") if c["hi"] is None else c["hi"],
                     c["name"],
+                    c.get("step", 0.0),
                     c.get("derived", ""),
                 )
                 for c in columns

@@ -28,13 +28,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from counteredge.edits import EditSpace
 from counteredge.engine.search import Budget
 from counteredge.explainers import Explainer
 from counteredge.graphs import is_directed
 from counteredge.models import GraphClassifier
 from counteredge.results import Counterfactual
 from counteredge.schema import Column, FeatureSchema
+from counteredge.space import EditSpace
 
 __all__ = ["Constant", "ExplainerContract", "Interrupted", "sample_graphs", "sample_model", "sample_schema"]
 

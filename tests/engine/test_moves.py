@@ -4,11 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from counteredge.edits import EditSet, EditSpace
+from counteredge.edits import EditSet
 from counteredge.engine.moves import Moves, State
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
 from counteredge.schema import Column, FeatureSchema
+from counteredge.space import EditSpace
 
 SCHEMA = FeatureSchema(
     (

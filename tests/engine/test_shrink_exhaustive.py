@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.data import Data
 
-from counteredge.edits import EditSet, EditSpace
+from counteredge.edits import EditSet
 from counteredge.engine.exhaustive import edge_lower_bound, flips_by_edges
 from counteredge.engine.moves import State
 from counteredge.engine.search import Budget, Search, best_in_group
@@ -15,6 +15,7 @@ from counteredge.engine.shrink import shrink
 from counteredge.graphs import GraphBatch
 from counteredge.oracle import Oracle
 from counteredge.schema import Column, FeatureSchema
+from counteredge.space import EditSpace
 
 
 class CountsEdges(nn.Module):

@@ -17,12 +17,12 @@ from tqdm import tqdm
 
 from counteredge.datasets import GraphDataset, load
 from counteredge.draw import gallery
-from counteredge.edits import EditSpace
 from counteredge.errors import InputError
 from counteredge.explainers import get_explainer
 from counteredge.metrics import summarise
 from counteredge.models import TrainedModel, oracle_for
 from counteredge.results import Counterfactual, read_jsonl, write_jsonl
+from counteredge.space import EditSpace
 
 __all__ = ["RunSpec", "run_explain"]
 

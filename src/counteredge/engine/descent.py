@@ -21,6 +21,7 @@ from counteredge.engine.masks import (
     additive_start,
     adjacency,
     gated,
+    straight_through,
 )
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search
@@ -171,7 +172,7 @@ def _descend_part(
         margin = search.oracle.decision.margins(z, y0)
         distance = (weight * (a - a_hat).abs()).flatten(1).sum(1) + (x - x_hat).abs().flatten(1).sum(1)
         state = State(rows, a_hat.detach(), x_hat.detach())
-        valid = (margin < -search.oracle.tolerance(z)).detach()
+        valid = (margin < -search.oracle.tolerance(z)).detach() & search.legal(state)
         cost = moves.costs(state) if options.at_input else distance.detach()
         closer = (valid & (cost <= best)).nonzero().flatten()
         best[closer] = cost[closer]
@@ -203,4 +204,6 @@ def _features(v: Tensor, x: Tensor, editable: Tensor, search: Search, options: D
         return additive_features(v, x, editable, search.moves)
     out = gated(v, x, editable, options.features)
     lo, hi = search.moves.lo.to(x.dtype), search.moves.hi.to(x.dtype)
-    return torch.where(editable, torch.maximum(torch.minimum(out, hi), lo), out)
+    inside = torch.maximum(torch.minimum(out, hi), lo)
+    stepped = straight_through(inside, search.moves.directed_from(search.moves.on_grid(inside), x))
+    return torch.where(editable, stepped, out)

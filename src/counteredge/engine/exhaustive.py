@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from counteredge.edits import EditSpace
 from counteredge.engine.moves import State
 from counteredge.engine.search import Budget, Search
 from counteredge.graphs import buckets
 from counteredge.oracle import Oracle
 from counteredge.schema import FeatureSchema
+from counteredge.space import EditSpace
 
 __all__ = ["edge_lower_bound", "edge_lower_bounds", "flips_by_edges"]
 

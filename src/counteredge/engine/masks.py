@@ -78,9 +78,9 @@ def additive_features(v: Tensor, x: Tensor, editable: Tensor, moves: Moves) -> T
     """
     lo, hi = moves.lo.to(x.dtype), moves.hi.to(x.dtype)
     value = lo + v.clamp(0, 1) * (hi - lo)
-    value = torch.where(moves.whole, value.round(), value)
+    value = moves.on_grid(value)
     value = torch.where((value - x).abs() <= SNAP * (hi - lo), x, value)
-    hard = torch.where(moves.number, value, (v >= 0.5).to(v.dtype))
+    hard = moves.directed_from(torch.where(moves.number, value, (v >= 0.5).to(v.dtype)), x)
     for unit in range(moves.units):
         columns = ((moves.unit_of == unit) & moves.onehot).nonzero().flatten()
         if len(columns):

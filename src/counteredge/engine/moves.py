@@ -6,14 +6,14 @@ its upper or lower bound). A *unit* is what a move changes and an undo restores:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from counteredge.edits import Allowed
 from counteredge.graphs import GraphBatch
+from counteredge.space import Allowed
 
 __all__ = ["Moves", "State"]
 
@@ -72,9 +72,15 @@ class Moves:
         self.onehot = torch.tensor([k == "onehot" for k in kinds], dtype=torch.bool, device=device)
         self.binary = torch.tensor([k == "binary" for k in kinds], dtype=torch.bool, device=device)
         self.number = torch.tensor([k in ("integer", "continuous") for k in kinds], dtype=torch.bool, device=device)
-        self.whole = torch.tensor([k == "integer" for k in kinds], dtype=torch.bool, device=device)
+        steps = [c.step or float(c.kind == "integer") for c in schema.columns]
+        self.step = torch.tensor(steps, dtype=torch.float64, device=device)  # 0: any value
         self.lo = torch.tensor([c.lo for c in schema.columns], dtype=torch.float64, device=device)
         self.hi = torch.tensor([c.hi for c in schema.columns], dtype=torch.float64, device=device)
+        # steps are counted from the lower bound, whole numbers from 0
+        stepped = torch.tensor([c.step > 0 for c in schema.columns], dtype=torch.bool, device=device)
+        anchored = stepped & torch.isfinite(self.lo)
+        self.anchor = torch.where(anchored, self.lo, torch.zeros_like(self.lo))
+        self.lo, self.hi = self._reachable(self.lo, torch.ceil), self._reachable(self.hi, torch.floor)
         names = [("g", c.group) if c.kind == "onehot" else ("c", k) for k, c in enumerate(schema.columns)]
         units = {u: i for i, u in enumerate(dict.fromkeys(names))}
         self.unit_of = torch.tensor([units[u] for u in names], dtype=torch.long, device=device)
@@ -91,6 +97,23 @@ class Moves:
         self.unit_cost = torch.cat([pair_cost, first.expand(base.size, n, self.units).flatten(1)], 1)
         nf = allowed.feature_cost.to(torch.float64).expand(base.size, n, f).flatten(1)
         self.cost = torch.cat([pair_cost, nf, nf] if self.down else [pair_cost, nf], 1)
+
+    def _reachable(self, bound: Tensor, rounding: Callable[[Tensor], Tensor]) -> Tensor:
+        """The last value within a bound that a step reaches."""
+        step = torch.where(self.step > 0, self.step, torch.ones_like(self.step))
+        snapped = self.anchor + rounding(((bound - self.anchor) / step * (1 + 1e-12)).round(decimals=9)) * step
+        return torch.where((self.step > 0) & torch.isfinite(bound), snapped, bound)
+
+    def on_grid(self, x: Tensor) -> Tensor:
+        """Numbers moved onto the steps of their columns, ``(..., f)``."""
+        step = torch.where(self.step > 0, self.step, torch.ones_like(self.step)).to(x.dtype)
+        anchor = self.anchor.to(x.dtype)
+        return torch.where(self.number & (self.step > 0), anchor + ((x - anchor) / step).round() * step, x)
+
+    def directed_from(self, new: Tensor, old: Tensor) -> Tensor:
+        """New feature values, the old ones where a column may not go that way, ``(..., f)``."""
+        wrong = ((new > old) & ~self.allowed.rise) | ((new < old) & ~self.allowed.fall)
+        return torch.where(wrong, old, new)
 
     def changed(self, s: State) -> Tensor:
         """Which units differ from the original, ``(S, units)``."""
@@ -117,12 +140,14 @@ class Moves:
             return torch.cat([pair, nothing], 1)
         # leaving a frozen category is an edit of a frozen column too
         stuck = ((s.x == 1) & ~self.allowed.features[s.row]).to(torch.float64) @ self.together.to(torch.float64)
+        rise, fall = self.allowed.rise, self.allowed.fall
+        flips = self.binary & torch.where(s.x > 0.5, fall, rise)
         up = editable & torch.where(
-            self.onehot, (s.x != 1) & (stuck == 0), self.binary | (self.number & (s.x < self.hi))
+            self.onehot, (s.x != 1) & (stuck == 0), flips | (self.number & rise & (s.x < self.hi))
         )
         parts = [pair, up.flatten(1)]
         if self.down:
-            parts.append((editable & self.number & (s.x > self.lo)).flatten(1))
+            parts.append((editable & self.number & fall & (s.x > self.lo)).flatten(1))
         return torch.cat(parts, 1)
 
     def gains(self, s: State, g_adj: Tensor | None, g_x: Tensor | None) -> Tensor:

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from counteredge.edits import Allowed, EditSet, apply_all, edit_sets
+from counteredge.edits import EditSet, apply_all, edit_sets
 from counteredge.engine.moves import Moves, State
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
 from counteredge.oracle import Oracle
+from counteredge.space import Allowed
 
 __all__ = ["Budget", "Search", "best_in_group"]
 
@@ -27,14 +28,18 @@ class Budget:
         calls: Oracle calls (forward). A stage that would not fit is not begun.
         seconds: Wall-clock time of the whole ``explain`` call.
         edits: Largest number of edits of an answer.
+        edges: Largest number of edge edits of an answer.
+        features: Largest number of feature edits of an answer.
     """
 
     calls: int | None = None
     seconds: float | None = None
     edits: int | None = None
+    edges: int | None = None
+    features: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("calls", "seconds", "edits"):
+        for name in ("calls", "seconds", "edits", "edges", "features"):
             value = getattr(self, name)
             kinds = (int, float) if name == "seconds" else (int,)
             if value is not None and (not isinstance(value, kinds) or isinstance(value, bool) or not value > 0):
@@ -86,6 +91,9 @@ class Search:
         self.before, self.y0 = before, oracle.decision.labels(before)
         self.moves = Moves(base, allowed)
         self.deadline, self.on_done = deadline, on_done
+        self.limited = allowed.keep_connected or any(
+            most is not None for most in (allowed.max_degree, budget.edges, budget.features)
+        )
         size = base.size
         self.solved = torch.zeros(size, dtype=torch.bool)
         self.stopped = torch.zeros(size, dtype=torch.bool)
@@ -101,13 +109,27 @@ class Search:
         """Exact margins and whether they are flips beyond the tolerance, ``(S,)`` each."""
         z = self.oracle.logits(self.base, s.row, s.adj, s.x)
         m = self.oracle.decision.margins(z, self.y0[s.row])
-        return m, m < -self.oracle.tolerance(z)
+        return m, (m < -self.oracle.tolerance(z)) & self.legal(s)
+
+    def legal(self, s: State) -> Tensor:
+        """Which states may be answers, whatever the model says of them, ``(S,)``: limits on whole graphs."""
+        if not self.limited:
+            return torch.ones(len(s), dtype=torch.bool, device=s.adj.device)
+        legal = self.moves.allowed.legal(self.base, s.row, s.adj)
+        limits = (self.budget.edges, self.budget.features)
+        if any(most is not None for most in limits):
+            changed = self.moves.changed(s)
+            parts = changed[:, : self.moves.pairs], changed[:, self.moves.pairs :]
+            for most, part in zip(limits, parts, strict=True):
+                if most is not None:
+                    legal &= part.sum(1) <= most
+        return legal
 
     def could_flip(self, s: State) -> bool:
         """Whether any of the states is a flip, or so near one that rounding decides."""
         z = self.oracle.logits(self.base, s.row, s.adj, s.x)
         m = self.oracle.decision.margins(z, self.y0[s.row])
-        return bool((m < self.oracle.tolerance(z)).any())
+        return bool(((m < self.oracle.tolerance(z)) & self.legal(s)).any())
 
     def try_moves(self, s: State, which: Tensor, move: Tensor) -> tuple[Tensor, Tensor]:
         """Margins and flips after single moves, without holding all edited graphs at once.

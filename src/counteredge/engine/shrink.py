@@ -121,5 +121,5 @@ def _between(search: Search, old: Tensor, full: Tensor, edited: Tensor, share: T
     x = old + (full - old) * share[:, None, None].to(old.dtype)
     # the user's own dtype cannot hold every double: step onto its grid now, so that what is judged is what is returned
     x = x.to(search.base.graphs[0].x.dtype).to(old.dtype)
-    x = torch.where(search.moves.whole, x.round(), x)
+    x = search.moves.on_grid(x)
     return torch.where(edited & (share[:, None, None] < 1), x, full)

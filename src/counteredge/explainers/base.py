@@ -14,13 +14,15 @@ from tqdm import tqdm
 
 from counteredge.decision import Desired, Task
 from counteredge.descriptors import refreshed
-from counteredge.edits import EditSet, EditSpace, apply_all, edit_sets
+from counteredge.edits import EditSet, apply_all, edit_sets
+from counteredge.engine.moves import State
 from counteredge.engine.search import Budget, Search
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch, as_graph_list, buckets
 from counteredge.oracle import Oracle
 from counteredge.results import Calls, Counterfactual, Prediction
 from counteredge.schema import FeatureSchema
+from counteredge.space import EditSpace
 
 __all__ = ["Explainer"]
 
@@ -202,6 +204,7 @@ class _Harness:
         already = oracle.decision.flips(z[: base.size], y0).tolist()
         confirmed = oracle.decision.flips(z[base.size :], y0[list(claimed)]).tolist()
         flips_too = confirmed if other is None else oracle.decision.flips(oracle.predict(other), y0[list(claimed)])
+        legal = self._legal([(r, e) for r, (e, _) in claimed.items()])
         out = []
         for row in range(base.size):
             edits, data, reason = EditSet(directed=base.directed), None, ""
@@ -211,6 +214,8 @@ class _Harness:
                 edits, data = claimed[row]
                 if not confirmed[place[row] - base.size]:
                     reason = "the untouched model did not confirm the candidate"
+                elif not legal[place[row] - base.size]:
+                    reason = "the answer found breaks a limit of the edit space or the budget"
                 elif self.budget.edits is not None and len(edits) > self.budget.edits:
                     reason = f"the smallest answer found has {len(edits)} edits, the budget is {self.budget.edits}"
             after = None if reason else Prediction(*shown[place[row]])
@@ -270,6 +275,22 @@ class _Harness:
             label_names=self.names,
         )
 
+    def _legal(self, answers: Sequence[tuple[int, EditSet]]) -> list[bool]:
+        """Whether edited graphs keep the limits on whole graphs and on kinds of edits."""
+        if not answers or not self.search.limited:
+            return [True] * len(answers)
+        rows = torch.tensor([r for r, _ in answers])
+        state = State.start(self.search.base, rows)
+        for k, (_, edits) in enumerate(answers):
+            for pairs, value in ((edits.added, 1.0), (edits.removed, 0.0)):
+                for i, j in pairs:
+                    state.adj[k, i, j] = value
+                    if not edits.directed:
+                        state.adj[k, j, i] = value
+            for e in edits.features:
+                state.x[k, e.node, list(e.columns)] = torch.tensor(e.new, dtype=state.x.dtype)
+        return self.search.legal(state).tolist()
+
     def _structural(self) -> Literal["refreshed", "frozen"] | None:
         if self.oracle.follows:
             return "refreshed"
@@ -277,6 +298,7 @@ class _Harness:
 
     def _test_minimality(self, found: Sequence[tuple[Counterfactual, Tensor]]) -> None:
         """Undo each single edit and ask the untouched model again."""
+        row_of = {int(i): r for r, i in enumerate(self.search.base.ids)}
         for cf, y0 in found:
             count = len(cf.edits)
             if count == 1:
@@ -284,7 +306,9 @@ class _Harness:
             elif count <= UNDO_LIMIT:
                 fewer = [cf.edits.without(k) for k in range(count)]
                 z = self.oracle.predict(apply_all(fewer, [cf.original] * count, self.oracle.follows))
-                cf.minimal = not bool(self.oracle.decision.flips(z, y0.expand(count, *y0.shape[1:])).any())
+                flips = self.oracle.decision.flips(z, y0.expand(count, *y0.shape[1:]))
+                legal = self._legal([(row_of[cf.index], e) for e in fewer])
+                cf.minimal = not bool((flips & torch.tensor(legal)).any())
 
     def _why_not(self, row: int, already: bool, finite: bool) -> str:
         search, budget = self.search, self.budget
@@ -319,8 +343,8 @@ def _check_derived(graphs: Sequence[Data], schema: FeatureSchema) -> None:
         i = int((first <= row).sum()) - 1
         raise InputError(
             f"graph {i}: column {at[k]} is said to be {schema.columns[at[k]].derived!r}, but at node "
-            f"{row - int(first[i])} it is {float(given[row, k]):g} where the edges give {float(due[row, k]):g}; correct "
-            "it (see counteredge.descriptors), or describe the column as continuous or fixed"
+            f"{row - int(first[i])} it is {float(given[row, k]):g} where the edges give {float(due[row, k]):g}; "
+            "correct it (see counteredge.descriptors), or describe the column as continuous or fixed"
         )
 
 

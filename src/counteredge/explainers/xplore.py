@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch_geometric.data import Data
 
-from counteredge.edits import EditSpace
 from counteredge.engine.descent import DescentOptions, descend
 from counteredge.engine.exhaustive import edge_lower_bound
 from counteredge.engine.greedy import BeamOptions, beam_search
@@ -19,6 +18,7 @@ from counteredge.engine.shrink import shrink
 from counteredge.errors import CapabilityError, InputError
 from counteredge.explainers.base import Explainer
 from counteredge.schema import FeatureSchema
+from counteredge.space import EditSpace
 
 __all__ = ["XPlore"]
 

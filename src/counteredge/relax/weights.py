@@ -28,8 +28,8 @@ class EdgeWeights:
     """Weighted evaluation on an edge list that contains absent pairs too, with weight 0.
 
     Layers whose ``forward`` takes ``edge_weight`` get it there (GCN, GraphConv, TAG, ...); in the others a message is
-    multiplied by its weight, which is exact for plain sums (GIN, GINE). Means are renormalised by the sum of the weights,
-    attention (GAT, GATv2, Transformer) by the attention that the weights leave over: ``m a / sum(m a)``.
+    multiplied by its weight, which is exact for plain sums (GIN, GINE). Means are renormalised by the sum of the
+    weights, attention (GAT, GATv2, Transformer) by the attention that the weights leave over: ``m a / sum(m a)``.
 
     Args:
         model: The user's model.
