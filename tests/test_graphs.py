@@ -6,11 +6,8 @@ from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data, HeteroData
 
 from counteredge import graphs as module
-from counteredge.errors import BudgetError, CapabilityError, InputError
-from counteredge.graphs import (
-    GraphBatch,
+from counteredge.data import (
     as_graph_list,
-    buckets,
     check_graph,
     content_key,
     edge_attributes,
@@ -18,6 +15,8 @@ from counteredge.graphs import (
     new_edge_values,
     rebuild,
 )
+from counteredge.errors import BudgetError, CapabilityError, InputError
+from counteredge.graphs import GraphBatch, buckets
 
 
 def pairs(*found):

@@ -164,3 +164,59 @@ def test_what_cannot_be_meant(options, said):
 def test_steps_are_for_numbers():
     with pytest.raises(ce.InputError, match="step=1 is for numbers"):
         ce.Column("binary", step=1)
+
+
+class Bonds(torch.nn.Module):
+    """Says 1 when the edge attributes of a graph sum to more than five a column, twice for the two directions."""
+
+    def forward(self, x, edge_index, edge_attr, batch):
+        total = torch.zeros(int(batch.max()) + 1, dtype=edge_attr.dtype).index_add(
+            0, batch[edge_index[0]], edge_attr[:, 0]
+        )
+        return torch.stack([torch.full_like(total, 5.0), total], 1)
+
+
+def bonds():
+    edges = torch.tensor([[0, 1], [1, 0], [1, 2], [2, 1], [2, 3], [3, 2]]).t()
+    return Data(x=torch.ones(4, 1), edge_index=edges, edge_attr=torch.tensor([[1.0], [1], [1], [1], [0.4], [0.4]]))
+
+
+@pytest.mark.parametrize(
+    ("policy", "value"),
+    [
+        ("mode", 1.0),
+        ("mean", 0.8),
+        ("zero", None),
+        (lambda g, key: torch.tensor([3.0]), 3.0),
+        (lambda g, key: torch.full((4, 4, 1), 2.0), 2.0),
+    ],
+)
+@pytest.mark.parametrize("relaxation", ["auto", "none"])
+def test_attributes_of_new_edges(policy, value, relaxation):
+    space = EditSpace(features=False, remove_edges=False, new_edges=policy)
+    cf = ce.XPlore().explain(Bonds(), bonds(), edits=space, relaxation=relaxation)
+    if value is None:
+        assert not cf.found
+        return
+    assert cf.found
+    assert len(cf.edits.added) == 1
+    assert cf.data.edge_attr.flatten().tolist() == pytest.approx([1, 1, 1, 1, 0.4, 0.4, value, value])
+    back = ce.Counterfactual.from_json(cf.to_json())
+    assert back == cf
+    assert torch.equal(back.data.edge_attr, cf.data.edge_attr)
+    assert torch.equal(cf.edits.without(0).apply(cf.original).edge_attr, cf.original.edge_attr)
+
+
+def test_attributes_of_new_edges_by_pair():
+    table = torch.zeros(4, 4, 1)
+    table[0, 3] = table[3, 0] = 2.0
+    space = EditSpace(features=False, remove_edges=False, new_edges=lambda g, key: table)
+    cf = ce.XPlore().explain(Bonds(), bonds(), edits=space)
+    assert cf.edits.added == ((0, 3),)
+
+
+def test_new_edges_that_cannot_be_meant():
+    with pytest.raises(ce.InputError, match="new_edges='most' is unknown"):
+        EditSpace(new_edges="most")
+    with pytest.raises(ce.InputError, match=r"new_edges gave edge_attr of shape \(2,\) for a graph with 4 nodes"):
+        ce.XPlore().explain(Bonds(), bonds(), edits=EditSpace(new_edges=lambda g, key: torch.ones(2)))

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from counteredge.data import rebuild
 from counteredge.descriptors import refreshed
 from counteredge.errors import InputError
-from counteredge.graphs import GraphBatch, rebuild
+from counteredge.graphs import GraphBatch
 from counteredge.schema import FeatureSchema
 
 __all__ = ["EditSet", "FeatureEdit", "apply_all", "edit_sets"]
@@ -56,6 +57,14 @@ class EditSet:
 
     An undirected edge is one pair ``(i, j)``, ``i < j``, and counts once; so does a swap inside a one-hot group.
 
+    Attributes:
+        added: New edges.
+        removed: Edges that are gone.
+        features: Changed features.
+        directed: Pairs are single arcs.
+        values: Attributes of the new edges by name, one entry a new edge; those not named get the graph's most
+            frequent value.
+
     Example:
         >>> g = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
         >>> edits = EditSet(added=((1, 2),), removed=((0, 1),))
@@ -67,6 +76,7 @@ class EditSet:
     removed: tuple[Pair, ...] = ()
     features: tuple[FeatureEdit, ...] = ()
     directed: bool = False
+    values: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
     def __len__(self) -> int:
         return len(self.added) + len(self.removed) + len(self.features)
@@ -95,7 +105,8 @@ class EditSet:
             rows = x.view(x.shape[0], -1)  # of the fresh copy
             rows[list(nodes), list(columns)] = torch.tensor(values, dtype=x.dtype, device=x.device)
         removed, added = (torch.tensor(p) if p else _NO_PAIRS for p in (self.removed, self.added))
-        out = rebuild(data, removed, added, x, directed=self.directed)
+        new = {key: torch.tensor(rows) for key, rows in self.values}
+        out = rebuild(data, removed, added, x, directed=self.directed, values=new)
         return out if schema is None else refreshed([out], schema)[0]
 
     def without(self, index: int) -> EditSet:
@@ -103,8 +114,9 @@ class EditSet:
         everything = [("a", e) for e in self.added] + [("r", e) for e in self.removed]
         marked: list[tuple[str, Any]] = [*everything, *(("f", e) for e in self.features)]
         del marked[index]
+        values = tuple((key, tuple(v for k, v in enumerate(rows) if k != index)) for key, rows in self.values)
         parts = {k: tuple(e for kind, e in marked if kind == k) for k in "arf"}
-        return EditSet(parts["a"], parts["r"], parts["f"], self.directed)
+        return EditSet(parts["a"], parts["r"], parts["f"], self.directed, values)
 
     @classmethod
     def between(
@@ -149,7 +161,7 @@ class EditSet:
                 for e in self.features
             ],
             "directed": self.directed,
-        }
+        } | ({"values": {key: list(rows) for key, rows in self.values}} if self.values else {})
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> EditSet:
@@ -161,6 +173,7 @@ class EditSet:
                 FeatureEdit(e["node"], tuple(e["columns"]), tuple(e["old"]), tuple(e["new"])) for e in value["features"]
             ),
             bool(value["directed"]),
+            tuple((key, _rows(rows)) for key, rows in value.get("values", {}).items()),
         )
 
 
@@ -188,7 +201,23 @@ def edit_sets(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, schema: Fea
     values = zip(base.x[row][entries].tolist(), x[entries].tolist(), strict=True)
     for (k, node, column), (old, new) in zip(entries.nonzero().tolist(), values, strict=True):
         found[k][2].append((node, column, old, new))
-    return [EditSet(tuple(a), tuple(r), _grouped(f, schema), base.directed) for a, r, f in found]
+    return [
+        EditSet(tuple(a), tuple(r), _grouped(f, schema), base.directed, _new_values(base, b, a))
+        for b, (a, r, f) in zip(row.tolist(), found, strict=True)
+    ]
+
+
+def _new_values(base: GraphBatch, row: int, added: Sequence[Pair]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Attributes of new edges where they are not simply the most frequent ones."""
+    if base.new_edges == "mode" or not added:
+        return ()
+    i, j = torch.tensor(added).t()
+    return tuple((key, _rows(base.pair_values(key)[row, i, j].tolist())) for key in base.edge_keys)
+
+
+def _rows(values: Any) -> Any:
+    """Nested lists as nested tuples, so that edits can be compared and hashed."""
+    return tuple(_rows(v) for v in values) if isinstance(values, list) else values
 
 
 def _feature_edits(old: Tensor, new: Tensor, schema: FeatureSchema | None) -> tuple[FeatureEdit, ...]:

@@ -2,252 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Data
 
-from counteredge.errors import BudgetError, CapabilityError, InputError
+from counteredge.data import Kind, NewEdges, edge_attributes, edge_keys, kinds, new_edge_values, rebuild
+from counteredge.errors import BudgetError, InputError
 
-__all__ = [
-    "GraphBatch",
-    "Kind",
-    "as_graph_list",
-    "buckets",
-    "check_graph",
-    "content_key",
-    "edge_attributes",
-    "edge_keys",
-    "is_directed",
-    "kinds",
-    "new_edge_values",
-    "rebuild",
-]
+__all__ = ["GraphBatch", "buckets"]
 
 BUCKET = 8  # graphs whose sizes round up to the same multiple of this share a batch
-
-
-def as_graph_list(graphs: Data | Iterable[Data]) -> tuple[list[Data], bool]:
-    """Accept a ``Data``, a ``Batch``, a list, a dataset or a ``DataLoader``; tell whether it was a single graph.
-
-    Returns:
-        The graphs and ``True`` when exactly one ``Data`` was given.
-
-    Raises:
-        CapabilityError: For ``HeteroData``.
-        InputError: For anything that is no graph.
-    """
-    if isinstance(graphs, HeteroData):
-        raise CapabilityError("HeteroData is not supported: convert it with .to_homogeneous() first")
-    if isinstance(graphs, Batch):
-        return list(graphs.to_data_list()), False
-    if isinstance(graphs, Data):
-        return [graphs], True
-    if not hasattr(graphs, "__iter__") and not hasattr(graphs, "__getitem__"):
-        raise InputError(f"expected a Data, a list of Data, a Batch or a dataset, got {type(graphs).__name__}")
-    items = list(graphs)
-    if any(isinstance(g, Batch) for g in items):  # a DataLoader: its batches are taken apart again
-        items = [g for b in items for g in (b.to_data_list() if isinstance(b, Batch) else [b])]
-    for i, g in enumerate(items):
-        if isinstance(g, HeteroData):
-            raise CapabilityError(f"graph {i} is HeteroData: convert it with .to_homogeneous() first")
-        if not isinstance(g, Data):
-            raise InputError(f"graph {i} is a {type(g).__name__}; expected torch_geometric.data.Data")
-    return items, False
-
-
-def edge_attributes(data: Data) -> list[str]:
-    """Names of the edge-aligned tensors of ``data`` (``edge_attr``, ``edge_weight``, ``edge_type``...).
-
-    Decided by name (contains ``edge``, is no index), never by comparing sizes: a graph with as many edges as nodes
-    keeps its node attributes apart.
-    """
-    if data.edge_index is None:
-        return []
-    count = data.edge_index.shape[1]
-    names = []
-    for key in data.keys():  # noqa: SIM118 - a Data iterates over pairs
-        if "edge" not in key or key.endswith("index"):
-            continue
-        value = data[key]
-        if not isinstance(value, Tensor) or value.dim() == 0:
-            continue
-        if value.shape[0] != count:
-            if key in ("edge_attr", "edge_weight", "edge_type"):
-                raise InputError(f"{key} has {value.shape[0]} rows but edge_index has {count} edges")
-            continue
-        names.append(key)
-    return names
-
-
-def edge_keys(graphs: Sequence[Data]) -> tuple[str, ...]:
-    """Names of the edge-aligned attributes that all of the graphs have."""
-    first, *others = [edge_attributes(g) for g in graphs]
-    return tuple(key for key in first if all(key in names for names in others))
-
-
-def _finite(name: str, value: Tensor, where: str, row: str) -> None:
-    if not value.is_floating_point() or not value.numel():
-        return
-    value = value.detach()
-    if math.isfinite(float(value.sum())):  # one number tells, unless large values overflow
-        return
-    finite = torch.isfinite(value)
-    if not bool(finite.all()):
-        r, c = (~finite).reshape(value.shape[0], -1).nonzero()[0].tolist()
-        raise InputError(f"{where}: {name} holds NaN or infinity at {row} {r}, column {c}")
-
-
-def check_graph(data: Data, where: str = "graph") -> None:
-    """Refuse a graph that cannot be explained, naming what is wrong and where.
-
-    Raises:
-        InputError: Missing ``x`` or ``edge_index``, no nodes, indices out of range, NaN or infinity, wrong shapes.
-    """
-    if data.edge_index is None:
-        raise InputError(f"{where} has no edge_index; a sparse adj_t is not read, give the edge list")
-    if data.x is None:
-        raise InputError(f"{where} has no node features x; add some, e.g. torch_geometric.transforms.Constant()")
-    x, edges = data.x, data.edge_index
-    for name, value in (("x", x), ("edge_index", edges)):
-        if not isinstance(value, Tensor) or value.layout != torch.strided:
-            kind = f"a {value.layout} tensor" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-            raise InputError(f"{where}: {name} must be a dense torch tensor, got {kind}")
-    if x.device != edges.device:
-        raise InputError(f"{where}: x is on {x.device} but edge_index is on {edges.device}")
-    if x.is_meta:
-        raise InputError(f"{where} is on the meta device, it holds no values")
-    if x.dim() not in (1, 2):
-        raise InputError(f"{where}: x must have shape (n, f), got {tuple(x.shape)}")
-    if x.shape[0] == 0:
-        raise InputError(f"{where} is empty: it has no nodes")
-    if x.dtype == torch.bool or x.is_complex():
-        raise InputError(f"{where}: x has dtype {x.dtype}; use a float or integer dtype")
-    if data.num_nodes != x.shape[0]:
-        raise InputError(f"{where}: x has {x.shape[0]} rows but the graph says num_nodes={data.num_nodes}")
-    if edges.dim() != 2 or edges.shape[0] != 2 or edges.is_floating_point():
-        raise InputError(f"{where}: edge_index must be an integer tensor of shape (2, E), got {tuple(edges.shape)}")
-    least, most = map(int, edges.aminmax()) if edges.numel() else (0, 0)
-    if least < 0 or most >= x.shape[0]:
-        raise InputError(
-            f"{where}: edge_index names node {most} (smallest {least}) but the graph has nodes 0..{x.shape[0] - 1}"
-        )
-    _finite("x", x, where, "node")
-    for key in edge_attributes(data):
-        _finite(key, data[key], where, "edge")
-
-
-class Kind(NamedTuple):
-    """What decides how layers treat a graph's edges: graphs of one kind share a relaxation.
-
-    Attributes:
-        directed: Some arc lacks its reverse.
-        loops: Some node has a self-loop.
-        repeats: Some arc is listed twice.
-        weighted: Some ``edge_weight`` is not 1.
-    """
-
-    directed: bool
-    loops: bool
-    repeats: bool
-    weighted: bool
-
-
-def kinds(graphs: Sequence[Data]) -> list[Kind]:
-    """The kind of each graph, found for all of them at once."""
-    count = len(graphs)
-    device = graphs[0].edge_index.device
-    lengths = torch.tensor([g.edge_index.shape[1] for g in graphs], device=device)
-    owner = torch.repeat_interleave(torch.arange(count, device=device), lengths)
-    src, dst = torch.cat([g.edge_index for g in graphs], 1)
-    n = max(int(g.x.shape[0]) for g in graphs)
-
-    def owners(of: Tensor) -> list[bool]:
-        return (torch.bincount(of, minlength=count) > 0).tolist()
-
-    arcs, times = torch.unique((owner * n + src) * n + dst, return_counts=True)
-    back = (arcs // (n * n) * n + arcs % n) * n + arcs // n % n
-    weights = [g.get("edge_weight") for g in graphs]
-    directed = owners(arcs[~torch.isin(back, arcs)] // (n * n))
-    loops = owners(owner[src == dst])
-    repeats = owners(arcs[times > 1] // (n * n))
-    weighted = [w is not None and bool((w != 1).any()) for w in weights]
-    return [Kind(*flags) for flags in zip(directed, loops, repeats, weighted, strict=True)]
-
-
-def is_directed(data: Data) -> bool:
-    """Whether some arc lacks its reverse. Self-loops, order and repeated edges do not matter."""
-    return kinds([data])[0].directed
-
-
-def content_key(data: Data) -> int:
-    """A 63-bit number that depends on the graph alone: seeds its random draws, alone or in any batch."""
-    digest = hashlib.sha256()
-    for value in (data.edge_index, data.x):  # as bytes: numpy knows no bfloat16
-        digest.update(
-            value.detach().cpu().clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().tobytes()
-        )
-    return int.from_bytes(digest.digest()[:8], "little") >> 1
-
-
-def new_edge_values(key: str, values: Tensor, count: int) -> Tensor:
-    """Attributes of new edges: weight 1, otherwise the graph's most frequent row (zeros when it has no edge)."""
-    shape = (count, *values.shape[1:])
-    if key == "edge_weight":
-        return values.new_ones(shape)
-    if not len(values) or not count:
-        return values.new_zeros(shape)
-    rows, counts = torch.unique(values, dim=0, return_counts=True)
-    return rows[counts.argmax()].expand(shape)
-
-
-def rebuild(data: Data, removed: Tensor, added: Tensor, x: Tensor | None = None, *, directed: bool = False) -> Data:
-    """A new ``Data`` with arcs removed and added; the rest, edge-aligned attributes included, carried along.
-
-    Kept edges stay in their order, new edges follow. Every copy of a repeated edge goes with it. The input is not
-    changed.
-
-    Args:
-        data: The graph to start from.
-        removed: Pairs that disappear.
-        added: Pairs that appear; new edges get weight 1 and otherwise the graph's most frequent edge attribute.
-        x: New node features; the old ones when ``None``.
-        directed: Pairs are single arcs; otherwise both directions are meant.
-
-    Shapes:
-        removed: ``(r, 2)``; added: ``(a, 2)``; x: like ``data.x``.
-
-    Example:
-        >>> g = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
-        >>> rebuild(g, torch.tensor([[0, 1]]), torch.tensor([[1, 2]])).edge_index.tolist()
-        [[1, 2], [2, 1]]
-    """
-    out = copy.copy(data)
-    for key in data.keys():  # noqa: SIM118 - a Data iterates over pairs
-        if key not in ("x", "edge_index"):
-            value = data[key]
-            out[key] = value.clone() if isinstance(value, Tensor) else copy.deepcopy(value)
-    edges, n = data.edge_index, int(data.x.shape[0])
-    out.x = data.x.clone() if x is None else x
-    if not len(removed) and not len(added):
-        out.edge_index = edges.clone()
-        return out
-    removed, added = removed.reshape(-1, 2).to(edges), added.reshape(-1, 2).to(edges)
-    if not directed:
-        removed = torch.cat([removed, removed.flip(1)])
-        added = torch.stack([added, added.flip(1)], 1).reshape(-1, 2)
-    keep = ~torch.isin(edges[0] * n + edges[1], removed[:, 0] * n + removed[:, 1])
-    for key in edge_attributes(data):
-        values = data[key]
-        out[key] = torch.cat([values[keep], new_edge_values(key, values, len(added))])
-    out.edge_index = torch.cat([edges[:, keep], added.t()], 1)
-    return out
 
 
 @dataclass(frozen=True)
@@ -266,6 +34,7 @@ class GraphBatch:
         edge_keys: Names of the edge-aligned attributes that all of the graphs have.
         kind: What its graphs are like, all of them together.
         unit: Whether every present arc weighs 1.
+        new_edges: Attributes of new edges: ``"mode"``, ``"mean"``, ``"zero"``, or a function ``(data, key) -> values``.
 
     Shapes:
         ids: ``(B,)``; x: ``(B, n, f)``; adj, weight: ``(B, n, n)``; loops, mask: ``(B, n)``.
@@ -282,6 +51,7 @@ class GraphBatch:
     edge_keys: tuple[str, ...]
     kind: Kind
     unit: bool
+    new_edges: NewEdges = "mode"
     _tables: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -299,7 +69,18 @@ class GraphBatch:
             first = self.graphs[0][key]
             table = first.new_zeros(self.size, self.nodes, self.nodes, *first.shape[1:])
             for b, g in enumerate(self.graphs):
-                table[b] = new_edge_values(key, g[key], 1)[0]
+                size = len(g.x)
+                if callable(self.new_edges) and key != "edge_weight":
+                    given = torch.as_tensor(self.new_edges(g, key), dtype=table.dtype, device=table.device)
+                    if given.shape not in (first.shape[1:], (size, size, *first.shape[1:])):
+                        raise InputError(
+                            f"new_edges gave {key} of shape {tuple(given.shape)} for a graph with {size} nodes: "
+                            f"expected one row {tuple(first.shape[1:])}, or ({size}, {size}, ...)"
+                        )
+                    table[b, :size, :size] = given
+                else:
+                    policy = "mode" if callable(self.new_edges) else self.new_edges
+                    table[b] = new_edge_values(key, g[key], 1, policy)[0]
                 table[b, g.edge_index[0], g.edge_index[1]] = g[key]
             self._tables[key] = table
         return self._tables[key]
@@ -323,6 +104,7 @@ class GraphBatch:
         directed: bool = False,
         dtype: torch.dtype = torch.float64,
         kind: Kind | None = None,
+        new_edges: NewEdges = "mode",
     ) -> GraphBatch:
         """Pad the graphs to the largest of them; ``kind`` is found out when it is not given.
 
@@ -359,7 +141,8 @@ class GraphBatch:
         numbers = torch.tensor(list(range(size)) if ids is None else list(ids), device=device)
         unit = bool((weight == 1).all())
         kind = kind or Kind(*(any(flags) for flags in zip(*kinds(graphs), strict=True)))
-        return cls(tuple(graphs), numbers, x, adj, weight, loops, mask, directed, edge_keys(graphs), kind, unit)
+        keys = edge_keys(graphs)
+        return cls(tuple(graphs), numbers, x, adj, weight, loops, mask, directed, keys, kind, unit, new_edges)
 
     def to_data(self, row: int, adj: Tensor, x: Tensor) -> Data:
         """Graph ``row`` with edited adjacency and features, as ``Data`` in the user's own dtypes.
@@ -396,6 +179,7 @@ def buckets(
     copies: int = 0,
     directed: bool | None = None,
     dtype: torch.dtype = torch.float64,
+    new_edges: NewEdges = "mode",
 ) -> Iterator[GraphBatch]:
     """Group graphs of like size and kind into batches that fit into ``memory`` bytes.
 
@@ -405,6 +189,7 @@ def buckets(
         copies: Edited versions of each graph that will be held beside it.
         directed: Treat every graph as directed / undirected; each as it is when ``None``.
         dtype: Working precision.
+        new_edges: See :class:`GraphBatch`.
 
     Yields:
         Batches; together they hold every graph once.
@@ -433,4 +218,5 @@ def buckets(
         step = max(1, memory // each)
         for start in range(0, len(members), step):
             chosen = members[start : start + step]
-            yield GraphBatch.from_graphs([graphs[i] for i in chosen], chosen, directed=arcs, dtype=dtype, kind=kind)
+            part = [graphs[i] for i in chosen]
+            yield GraphBatch.from_graphs(part, chosen, directed=arcs, dtype=dtype, kind=kind, new_edges=new_edges)

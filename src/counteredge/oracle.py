@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
 from counteredge.calling import Caller, discrete_inputs, relaxed_inputs, stacked_inputs
+from counteredge.data import Kind, check_graph, edge_keys
 from counteredge.decision import Decision, Desired, Task
 from counteredge.descriptors import MATRICES, refresh
 from counteredge.errors import BudgetError, InputError, ModelError
-from counteredge.graphs import GraphBatch, Kind, check_graph, edge_keys
+from counteredge.graphs import GraphBatch
 from counteredge.relax import DenseTwin, EdgeWeights
 from counteredge.schema import FeatureSchema
 from counteredge.untouched import untouched

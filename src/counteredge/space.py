@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from counteredge.data import NewEdges
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
 from counteredge.schema import FeatureSchema
@@ -37,6 +38,8 @@ class EditSpace:
         allowed_pairs: The only pairs that may change: ``[(i, j), ...]``, or a function ``data -> pairs``; all when
             ``None``.
         direction: Columns that may only rise or fall, ``{column: "up" or "down"}``.
+        new_edges: Attributes of inserted edges: ``"mode"``, the most frequent of the graph; ``"mean"``; ``"zero"``; or
+            a function ``(data, name) -> values``, one row for all or ``(n, n, ...)``. A weight is always 1.
         keep_connected: An answer has no more connected components than its graph.
         max_degree: Most neighbours of a node in an answer; a node that has more may keep as many as it has.
         add_cost: Cost of one insertion: a number or a function ``data -> (n, n)`` tensor.
@@ -64,6 +67,7 @@ class EditSpace:
     frozen_features: Sequence[int] = ()
     allowed_pairs: Sequence[Pair] | PerGraph | None = None
     direction: Mapping[int, Literal["up", "down"]] = field(default_factory=dict)
+    new_edges: NewEdges = "mode"
     keep_connected: bool = False
     max_degree: int | None = None
     add_cost: float | PerGraph = 1.0
@@ -75,6 +79,8 @@ class EditSpace:
     def __post_init__(self) -> None:
         if self.structural not in (None, "refreshed", "frozen"):
             raise InputError(f"structural={self.structural!r} is unknown; use 'refreshed' or 'frozen'")
+        if not callable(self.new_edges) and self.new_edges not in ("mode", "mean", "zero"):
+            raise InputError(f"new_edges={self.new_edges!r} is unknown; use 'mode', 'mean', 'zero' or a function")
         if self.max_degree is not None and (not isinstance(self.max_degree, int) or self.max_degree < 0):
             raise InputError(f"max_degree={self.max_degree!r} must be a whole number >= 0, or None")
         if not isinstance(self.direction, Mapping) or not set(self.direction.values()) <= {"up", "down"}:

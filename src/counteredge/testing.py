@@ -28,9 +28,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from counteredge.data import is_directed
 from counteredge.engine.search import Budget
 from counteredge.explainers import Explainer
-from counteredge.graphs import is_directed
 from counteredge.models import GraphClassifier
 from counteredge.results import Counterfactual
 from counteredge.schema import Column, FeatureSchema

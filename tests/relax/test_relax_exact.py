@@ -24,8 +24,9 @@ from torch_geometric.nn import (
     global_add_pool,
 )
 
+from counteredge.data import is_directed
 from counteredge.errors import ModelError
-from counteredge.graphs import GraphBatch, is_directed
+from counteredge.graphs import GraphBatch
 from counteredge.oracle import Oracle
 from counteredge.relax import DenseTwin, EdgeWeights
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from counteredge.data import content_key
 from counteredge.engine.masks import (
     FeatureMode,
     Surrogate,
@@ -26,7 +27,6 @@ from counteredge.engine.masks import (
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search
 from counteredge.errors import InputError
-from counteredge.graphs import content_key
 
 __all__ = ["DescentOptions", "descend"]
 

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from tqdm import tqdm
 
+from counteredge.data import as_graph_list
 from counteredge.decision import Desired, Task
 from counteredge.descriptors import refreshed
 from counteredge.edits import EditSet, apply_all, edit_sets
 from counteredge.engine.moves import State
 from counteredge.engine.search import Budget, Search
 from counteredge.errors import InputError
-from counteredge.graphs import GraphBatch, as_graph_list, buckets
+from counteredge.graphs import GraphBatch, buckets
 from counteredge.oracle import Oracle
 from counteredge.results import Calls, Counterfactual, Prediction
 from counteredge.schema import FeatureSchema
@@ -147,7 +148,13 @@ class Explainer:
             _check_derived(items, schema)
             if not frozen:
                 oracle.follow(schema, items[0].x.dtype)
-            for base in buckets(items, memory=self.memory, copies=self.copies, directed=space.directed):
+            for base in buckets(
+                items,
+                memory=self.memory,
+                copies=self.copies,
+                directed=space.directed,
+                new_edges=space.new_edges,
+            ):
                 begun = time.perf_counter()
                 search = self._run(oracle, base, space, schema, budget, deadline, bar)
                 batch = _Harness(self, oracle, search, budget, getattr(graphs, "label_names", ())).results()
