@@ -18,6 +18,7 @@ from counteredge.errors import (
 )
 from counteredge.explainers import EXPLAINERS, Explainer, XPlore, get_explainer
 from counteredge.oracle import Oracle
+from counteredge.proof import certify, importance, robustness
 from counteredge.results import Counterfactual, Prediction, read_jsonl, write_jsonl
 from counteredge.schema import Column, FeatureSchema
 from counteredge.space import EditSpace
@@ -44,7 +45,10 @@ __all__ = [
     "Prediction",
     "StructuralFeatures",
     "XPlore",
+    "certify",
     "get_explainer",
+    "importance",
     "read_jsonl",
+    "robustness",
     "write_jsonl",
 ]

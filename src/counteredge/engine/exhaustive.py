@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,16 +39,16 @@ def edge_lower_bound(search: Search, row: int, most: int) -> int:
 
 
 def edge_lower_bounds(
-    model: nn.Module, graphs: Sequence[Data], most: int, schema: FeatureSchema | None = None
+    model: nn.Module, graphs: Sequence[Data], most: int, schema: FeatureSchema | None = None, **options: Any
 ) -> list[int]:
     """:func:`edge_lower_bound` of each graph under a model: the yardstick that sizes found are held against.
 
-    With a schema, columns that follow from the edges do so.
+    With a schema, columns that follow from the edges do so; ``options`` go to the oracle.
     """
-    oracle = Oracle(model)
+    oracle = Oracle(model, **options)
     bounds = [0] * len(graphs)
     with oracle.session(graphs):
-        schema = schema or FeatureSchema.fixed(graphs[0].x.shape[1])
+        schema = schema or FeatureSchema.fixed(1 if graphs[0].x.dim() == 1 else graphs[0].x.shape[1])
         oracle.follow(schema, graphs[0].x.dtype)
         for base in buckets(graphs, memory=oracle.memory):
             allowed = EditSpace(features=False).allowed(base, schema)
