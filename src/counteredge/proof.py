@@ -112,7 +112,8 @@ def robustness(
     n = len(cf.original.x)
     present = torch.zeros(n, n, dtype=torch.bool)
     present[tuple(cf.original.edge_index.cpu())] = True
-    free = ~torch.eye(n, dtype=torch.bool) if cf.edits.directed else free.triu(1)
+    free = ~torch.eye(n, dtype=torch.bool)
+    free = free if cf.edits.directed else free.triu(1)
     for i, j in (*cf.edits.added, *cf.edits.removed):
         free[i, j] = False
     pairs = free.nonzero()
