@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -75,6 +75,7 @@ class Search:
         budget: Limits.
         deadline: ``time.monotonic()`` value at which everything stops.
         on_done: Called with the number of graphs that have just been finished.
+        others: Units changed by earlier answers, each ``(B, units)``, and the largest share in common with any of them.
     """
 
     def __init__(
@@ -86,14 +87,15 @@ class Search:
         budget: Budget,
         deadline: float | None,
         on_done: Callable[[int], None],
+        others: tuple[Sequence[Tensor], float] = ((), 1.0),
     ) -> None:
         self.oracle, self.base, self.budget = oracle, base, budget
         self.before, self.y0 = before, oracle.decision.labels(before)
         self.moves = Moves(base, allowed)
         self.deadline, self.on_done = deadline, on_done
-        self.limited = allowed.keep_connected or any(
-            most is not None for most in (allowed.max_degree, budget.edges, budget.features)
-        )
+        self.others, self.most_in_common = others
+        limits = (allowed.max_degree, budget.edges, budget.features)
+        self.limited = allowed.keep_connected or bool(self.others) or any(most is not None for most in limits)
         size = base.size
         self.solved = torch.zeros(size, dtype=torch.bool)
         self.stopped = torch.zeros(size, dtype=torch.bool)
@@ -116,13 +118,15 @@ class Search:
         if not self.limited:
             return torch.ones(len(s), dtype=torch.bool, device=s.adj.device)
         legal = self.moves.allowed.legal(self.base, s.row, s.adj)
-        limits = (self.budget.edges, self.budget.features)
-        if any(most is not None for most in limits):
-            changed = self.moves.changed(s)
-            parts = changed[:, : self.moves.pairs], changed[:, self.moves.pairs :]
-            for most, part in zip(limits, parts, strict=True):
-                if most is not None:
-                    legal &= part.sum(1) <= most
+        changed = self.moves.changed(s)
+        parts = changed[:, : self.moves.pairs], changed[:, self.moves.pairs :]
+        for most, part in zip((self.budget.edges, self.budget.features), parts, strict=True):
+            if most is not None:
+                legal &= part.sum(1) <= most
+        for other in self.others:
+            that = other[s.row]
+            shared = (changed & that).sum(1)
+            legal &= ~that.any(1) | (shared <= self.most_in_common * (changed | that).sum(1))
         return legal
 
     def could_flip(self, s: State) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -92,6 +93,8 @@ class Explainer:
         task: Task | None = None,
         edits: EditSpace | str | None = None,
         budget: Budget | None = None,
+        k: int = 1,
+        max_overlap: float = 0.5,
         forward_fn: Callable[[nn.Module, Batch], Any] | None = None,
         output_fn: Callable[[Any], Tensor] | None = None,
         relaxation: str = "auto",
@@ -109,6 +112,9 @@ class Explainer:
                 a schema in it (or in the dataset), the meaning and bounds of the columns are read off the graphs given;
                 pass a schema where answers must not depend on which graphs are explained together.
             budget: Limits on calls, seconds, edits.
+            k: How many different answers a graph, smallest first.
+            max_overlap: Largest share that any two of them have in common: places edited by both over places edited
+                by either (Jaccard). An edit is its place here, whatever was written there.
             forward_fn: ``(model, batch) -> output`` for models with unusual signatures.
             output_fn: Picks the logits out of what the model returns.
             relaxation: How gradients with respect to edges are obtained: ``"auto"``, ``"dense"``, ``"weights"``,
@@ -117,6 +123,7 @@ class Explainer:
 
         Returns:
             One :class:`~counteredge.results.Counterfactual` for one ``Data``, otherwise a list in the order given.
+            With ``k`` above 1 a list in place of each: as many answers as were found, or the one that says why not.
 
         Raises:
             InputError: Unusable graphs or options.
@@ -137,9 +144,11 @@ class Explainer:
             memory=self.memory,
             relaxation=relaxation,
         )
+        if not isinstance(k, int) or k < 1 or not 0 <= max_overlap <= 1:
+            raise InputError(f"k must be a whole number >= 1 and max_overlap lie in [0, 1], got {k=}, {max_overlap=}")
         budget = budget or Budget()
         deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
-        found: dict[int, Counterfactual] = {}
+        found: dict[int, list[Counterfactual]] = {}
         # gradients are needed here even when the caller has switched them off
         switches = torch.inference_mode(False), torch.enable_grad()
         with switches[0], switches[1], _bar(len(items), type(self).__name__, progress) as bar, oracle.session(items):
@@ -155,45 +164,59 @@ class Explainer:
                 directed=space.directed,
                 new_edges=space.new_edges,
             ):
-                begun = time.perf_counter()
-                search = self._run(oracle, base, space, schema, budget, deadline, bar)
-                batch = _Harness(self, oracle, search, budget, getattr(graphs, "label_names", ())).results()
-                share = (time.perf_counter() - begun) / base.size
-                for cf in batch:
-                    cf.seconds = share
-                    found[cf.index] = cf
-        results = [found[i] for i in range(len(items))]
+                names = getattr(graphs, "label_names", ())
+                asked = _Asked(space, schema, budget, deadline, k, max_overlap, tuple(names))
+                for cf in self._batch(oracle, base, asked, bar):
+                    found.setdefault(cf.index, []).append(cf)
+        ranked = [sorted(found[i], key=lambda cf: len(cf.edits)) for i in range(len(items))]
+        results: list[Any] = ranked if k > 1 else [answers[0] for answers in ranked]
         return results[0] if single else results
 
-    def _run(
-        self,
-        oracle: Oracle,
-        base: GraphBatch,
-        space: EditSpace,
-        schema: FeatureSchema,
-        budget: Budget,
-        deadline: float | None,
-        bar: tqdm[Any],
-    ) -> Search:
-        z = oracle.predict(base.graphs, base.ids.tolist())
-        search = Search(oracle, base, space.allowed(base, schema), z, budget, deadline, bar.update)
-        # nothing to do for these
-        fixed = ~search.moves.allowed.flip.flatten(1).any(1) & ~search.moves.allowed.features.flatten(1).any(1)
-        search.stopped |= oracle.decision.flips(z, search.y0) | ~torch.isfinite(z).all(1) | fixed
-        self._search(search)
-        oracle.charge_bypassed(base.ids)
-        bar.update(int((~search.solved).sum()))
-        return search
+    def _batch(self, oracle: Oracle, base: GraphBatch, asked: _Asked, bar: tqdm[Any]) -> Iterator[Counterfactual]:
+        """The answers of a batch, up to ``k`` a graph; a graph without any gives the result that says why."""
+        begun = time.perf_counter()
+        z, allowed = oracle.predict(base.graphs, base.ids.tolist()), asked.space.allowed(base, asked.schema)
+        earlier: list[Tensor] = []
+        for turn in range(asked.k):
+            tick = bar.update if not turn else _silent
+            others = earlier, asked.max_overlap
+            search = Search(oracle, base, allowed, z, asked.budget, asked.deadline, tick, others)
+            # nothing to do where nothing may change, where all is well, or where there was no answer before
+            fixed = ~allowed.flip.flatten(1).any(1) & ~allowed.features.flatten(1).any(1)
+            search.stopped |= oracle.decision.flips(z, search.y0) | ~torch.isfinite(z).all(1) | fixed
+            if turn:
+                search.stopped |= ~earlier[-1].any(1)
+            self._search(search)
+            oracle.charge_bypassed(base.ids)
+            tick(int((~search.solved).sum()))
+            for cf in _Harness(self, oracle, search, asked).results():
+                cf.seconds = (time.perf_counter() - begun) / base.size
+                if cf.found or not turn:
+                    yield cf
+            earlier.append(search.moves.changed(search.state) & search.solved[:, None])
+            if not bool(search.solved.any()):
+                return
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a call of ``explain`` asks of each batch."""
+
+    space: EditSpace
+    schema: FeatureSchema
+    budget: Budget
+    deadline: float | None
+    k: int
+    max_overlap: float
+    names: tuple[str, ...]
 
 
 class _Harness:
     """Turns the state of a search into results; only the untouched model's answer on real graphs makes ``found``."""
 
-    def __init__(
-        self, explainer: Explainer, oracle: Oracle, search: Search, budget: Budget, names: Sequence[str]
-    ) -> None:
-        self.explainer, self.oracle, self.search, self.budget = explainer, oracle, search, budget
-        self.names = tuple(names)
+    def __init__(self, explainer: Explainer, oracle: Oracle, search: Search, asked: _Asked) -> None:
+        self.explainer, self.oracle, self.search, self.budget = explainer, oracle, search, asked.budget
+        self.names = asked.names
         self.parameters = explainer.parameters()
 
     def results(self) -> list[Counterfactual]:
@@ -353,6 +376,10 @@ def _check_derived(graphs: Sequence[Data], schema: FeatureSchema) -> None:
             f"{row - int(first[i])} it is {float(given[row, k]):g} where the edges give {float(due[row, k]):g}; "
             "correct it (see counteredge.descriptors), or describe the column as continuous or fixed"
         )
+
+
+def _silent(count: int) -> None:
+    """The progress bar counts graphs, not answers."""
 
 
 @contextmanager
