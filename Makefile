@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check format clean
+.PHONY: demo test test-data check format clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +17,9 @@ demo: $(STAMP)  ## counterfactuals of Tree-Cycles graphs that the package genera
 
 test: $(STAMP)  ## every test, with coverage
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+
+test-data: $(STAMP)  ## every dataset that this machine has, loaded and compared with the paper's table
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m data tests/datasets
 
 check: $(STAMP)  ## lint, types, import contract
 	$(BIN)/ruff check .

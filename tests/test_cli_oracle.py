@@ -28,12 +28,13 @@ class Few:
 
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
-    """Three known datasets, the last of which has no file; the calls of ``load``."""
+    """Four known datasets, one of which has no file; the calls of ``load``."""
     monkeypatch.setenv("COUNTEREDGE_CACHE", str(tmp_path / "cache"))
     recipes = {
         "One": OracleRecipe(QUICK, QUICK, paper_accuracy=0.75),
         "Two": OracleRecipe(QUICK, QUICK, descriptors=("degree",)),
         "Gone": OracleRecipe(QUICK, QUICK),
+        "Tree-Cycles": OracleRecipe(QUICK, QUICK),
     }
     monkeypatch.setattr("counteredge.models.recipes.RECIPES", recipes)
     for module in ("models", "models.zoo", "models.report"):
@@ -59,7 +60,7 @@ def test_one_dataset_under_both_protocols_and_then_from_the_cache(asked):
     assert shown.exit_code == 0, shown.output
     assert "heldout" in shown.output
     assert "paper" in shown.output
-    assert asked == [("One", {})]
+    assert asked == [("One", {"descriptors": None})]
     assert run("train", "One", "--protocol", "paper", "--quiet").output == ""
     listed = run("list")
     assert listed.exit_code == 0
@@ -72,6 +73,11 @@ def test_descriptors_of_the_recipe_are_asked_for(asked):
     assert asked == [("Two", {"descriptors": ("degree",)})]
 
 
+def test_an_alias_will_do(asked):
+    assert run("train", "tcr", "--protocol", "heldout").exit_code == 0
+    assert asked == [("Tree-Cycles", {"descriptors": None})]
+
+
 def test_all_writes_the_table_and_names_what_is_missing(asked, tmp_path):
     doc = tmp_path / "oracles.md"
     doc.write_text("before\n<!-- oracles: begin -->\nold\n<!-- oracles: end -->\nafter\n")
@@ -80,7 +86,7 @@ def test_all_writes_the_table_and_names_what_is_missing(asked, tmp_path):
     assert "left out: Gone: Gone.zip is nowhere" in shown.output
     with (tmp_path / "oracles.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [r["dataset"] for r in rows] == ["One", "Two"]
+    assert [r["dataset"] for r in rows] == ["One", "Two", "Tree-Cycles"]
     assert rows[0]["paper_accuracy"] == "75.00"
     assert rows[1]["paper_accuracy"] == ""
     assert rows[0]["seed"] == "3"
@@ -98,7 +104,7 @@ def test_one_row_is_replaced_and_the_others_stay(asked, tmp_path):
     run("train", "two", "--seed", 1, "--out", tmp_path)
     second = (tmp_path / "oracles.csv").read_text().splitlines()
     assert first[:2] == second[:2]
-    assert len(second) == 3
+    assert (second[3:], len(second)) == (first[3:], 4)
     assert ",1," in second[2]
 
 

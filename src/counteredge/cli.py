@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from counteredge.errors import CounterEdgeError, DataError, InputError
+from counteredge.errors import CapabilityError, CounterEdgeError, DataError, InputError
 
 try:
     import typer
@@ -88,7 +88,9 @@ def _root(
 
 @app.command(epilog="Example: counteredge explain --dataset MUTAG --explainer xplore --limit 50 --out runs/mutag")
 def explain(
-    dataset: Annotated[str, typer.Option(help="MUTAG, or Tree-Cycles (which needs no file).")],
+    dataset: Annotated[
+        str, typer.Option(help="A graph dataset: counteredge datasets lists them; Tree-Cycles needs no file.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the results; the same folder again resumes.")],
     explainer: Annotated[str, typer.Option(help="Which method explains.")] = "xplore",
     preset: Annotated[
@@ -173,23 +175,24 @@ def oracle_train(
     With all, a dataset that cannot be loaded is left out and named at the end.
     """
     from counteredge.datasets import load
+    from counteredge.datasets.registry import REGISTRY
     from counteredge.models import RECIPES, oracle_for
     from counteredge.models.recipes import recipe_name
-    from counteredge.models.report import oracle_row, update_document, write_rows
+    from counteredge.models.report import oracle_row, read_rows, update_document, write_rows
 
     with _plain_errors():
         if (out is not None and protocol is not TrainedBy.both) or (doc is not None and out is None):
             raise InputError("--out needs --protocol both, and --doc needs --out")
         console = Console(stderr=True, quiet=quiet)
         table = Table("dataset", "protocol", "all", "held out", "train", "epochs", "seconds", title=f"Oracles, {seed=}")
-        missing, rows = [], []
-        for each in RECIPES if name == "all" else [recipe_name(name)]:
+        missing = []
+        aliases = {alias.lower(): entry.name for entry in REGISTRY.values() for alias in entry.aliases}
+        for each in RECIPES if name == "all" else [recipe_name(aliases.get(name.lower(), name))]:
             recipe = RECIPES[each]
             console.print(f"{each}: loading", style="dim")
-            options: dict[str, Any] = {} if recipe.descriptors is None else {"descriptors": recipe.descriptors}
             try:
-                dataset = load(each, data_root, **options)
-            except DataError as e:
+                dataset = load(each, data_root, descriptors=recipe.descriptors)
+            except (DataError, CapabilityError) as e:
                 if name != "all":
                     raise
                 missing.append(f"{each}: {e}")
@@ -204,10 +207,10 @@ def oracle_train(
                 shown = ["-" if s is None else f"{100 * s:.2f}" for s in shares]
                 table.add_row(each, p, *shown, str(model.epochs), f"{model.seconds:.1f}")
             if out is not None:
-                rows = write_rows(out / "oracles.csv", [oracle_row(each, trained["paper"], trained["heldout"])])
+                write_rows(out / "oracles.csv", [oracle_row(each, trained["paper"], trained["heldout"])])
         Console(quiet=quiet).print(table)
-        if doc is not None:
-            update_document(doc, rows)
+        if doc is not None and out is not None:
+            update_document(doc, read_rows(out / "oracles.csv"))
         if missing:
             raise DataError("left out: " + "; ".join(missing))
 
@@ -229,6 +232,46 @@ def oracle_list() -> None:
             printed = "-" if recipe.paper_accuracy is None else f"{100 * recipe.paper_accuracy:.2f}"
             table.add_row(name, recipe.paper.task, architecture(recipe.paper), printed, *kept)
         Console().print(table)
+
+
+@app.command(epilog="Example: counteredge datasets --check --data-root ~/data")
+def datasets(
+    check: Annotated[
+        bool, typer.Option("--check", help="Load every dataset that is present and compare its figures.")
+    ] = False,
+    data_root: Annotated[
+        Path | None, typer.Option(help="Folder that holds the datasets' files ($COUNTEREDGE_DATA otherwise).")
+    ] = None,
+) -> None:
+    """List the datasets: size, where each comes from, and whether it is here.
+
+    Nothing is downloaded, and nothing loaded without --check, which ends with status 1 when a figure differs.
+    """
+    from counteredge.datasets import table as listing
+
+    with _plain_errors():
+        shown = Table(box=None, padding=(0, 1, 0, 0), caption="nodes, edges: average of a graph; edges count once")
+        shown.add_column("dataset", overflow="fold")
+        for heading in ("task", "graphs", "classes", "nodes", "edges", "attr.", "source", "here"):
+            side: Literal["left", "right"] = "left" if heading in ("task", "source", "here") else "right"
+            shown.add_column(heading, no_wrap=True, justify=side)
+        wrong: dict[str, list[str]] = {}
+        for row in listing.table(data_root):
+            state = "yes" if row.present else "no"
+            if check and row.present:
+                wrong[row.name] = listing.check(row.name, data_root)
+                state = "differs" if wrong[row.name] else "ok"
+            f = row.figures
+            counts = ["-" if c is None else str(c) for c in (f.graphs, f.classes)]
+            counts += ["-" if c is None else f"{c:.2f}" for c in (f.nodes, f.edges)]
+            shown.add_row(row.name, row.task, *counts, str(f.attributes), row.source, state)
+        console = Console()
+        console.print(shown)
+        for name, texts in wrong.items():
+            for text in texts:
+                console.print(f"{name}: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
+        if any(wrong.values()):
+            raise typer.Exit(1)
 
 
 @contextmanager

@@ -73,7 +73,7 @@ def compute(adj: Tensor, mask: Tensor, names: Sequence[str]) -> Tensor:
             raise InputError(f"unknown descriptor {name!r}: expected {', '.join(DESCRIPTORS)} or degree=K")
     block = max(1, CACHED // (8 * MATRICES * max(1, adj.shape[1]) ** 2))
     if len(adj) > block:
-        parts = zip(adj.split(block), mask.split(block), strict=True)
+        parts = zip(torch.split(adj, block), torch.split(mask, block), strict=True)
         return torch.cat([compute(a, m, names) for a, m in parts])
     n = adj.shape[1]
     a = torch.maximum(adj, adj.transpose(1, 2)).masked_fill(torch.eye(n, dtype=torch.bool, device=adj.device), 0.0)

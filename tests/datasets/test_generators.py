@@ -5,7 +5,10 @@ import torch
 from torch_geometric.utils import coalesce, is_undirected, to_networkx
 
 from counteredge.datasets import load, tree_cycles
+from counteredge.datasets.generators import MOTIFS, make_motifs
 from counteredge.errors import InputError
+
+HOUSE = nx.Graph([(0, 1), (1, 2), (2, 3), (3, 0), (4, 0), (4, 1)])
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +35,14 @@ def test_statistics_of_the_paper(thousand):
     assert abs(edges - 27.75) <= 0.05
 
 
+@pytest.mark.parametrize(("name", "edges"), [("Tree-Cycles", 27.75), ("Tree-Grid", 65.01), ("BAShapes", 64.01)])
+def test_averages_of_the_paper_to_the_last_digit(name, edges):
+    graphs = make_motifs(name, 5000).graphs
+    assert round(sum(g.num_edges for g in graphs) / 2 / 5000, 2) == edges
+    assert {g.num_nodes for g in graphs} == {MOTIFS[name].nodes}
+    assert 0.5 <= sum(int(g.y) for g in graphs) / 5000 <= 0.506
+
+
 def test_tensors(thousand):
     for data in thousand.graphs[:20]:
         assert data.x.dtype == torch.float32
@@ -43,6 +54,41 @@ def test_tensors(thousand):
         assert not data.has_self_loops()
 
 
+@pytest.mark.parametrize(("name", "motif"), [("Tree-Grid", nx.grid_2d_graph(3, 3)), ("BAShapes", HOUSE)])
+def test_grids_and_houses_hang_on_by_one_edge(name, motif):
+    classes = make_motifs(name, 60).graphs
+    for data, nodes in zip(classes, make_motifs(name, 60, node_task=True).graphs, strict=True):
+        graph = to_networkx(data, to_undirected=True)
+        assert torch.equal(data.edge_index, nodes.edge_index)
+        assert torch.equal(data.edge_index, coalesce(data.edge_index))
+        assert (len(graph), nx.is_connected(graph)) == (64, True)
+        on = nodes.y.nonzero().flatten().tolist()
+        if int(data.y) == 0:
+            assert nx.is_tree(graph)
+            assert not on
+        else:
+            assert nx.is_isomorphic(graph.subgraph(on), motif)
+            rest = graph.subgraph(set(graph) - set(on))
+            assert nx.is_tree(rest)
+            assert graph.number_of_edges() == motif.number_of_edges() + rest.number_of_edges() + 1
+
+
+def test_the_motif_hangs_on_by_any_of_its_nodes():
+    degrees = set()
+    for data in make_motifs("BAShapes", 200, node_task=True).graphs:
+        on = data.y.nonzero().flatten().tolist()
+        graph = to_networkx(data, to_undirected=True)
+        degrees |= {(graph.subgraph(on).degree(v), graph.degree(v)) for v in on if graph.degree(v) > 2}
+    assert degrees == {(2, 3), (3, 3), (3, 4)}
+
+
+def test_attachment_trees_have_hubs():
+    def largest(name):
+        return np.mean([np.bincount(g.edge_index[0]).max() for g in make_motifs(name, 100).graphs[::2]])
+
+    assert largest("BAShapes") > 1.8 * largest("Tree-Grid")
+
+
 def test_node_numbers_give_nothing_away(thousand):
     # every node number is on a cycle about equally often
     on = np.zeros(28)
@@ -52,18 +98,26 @@ def test_node_numbers_give_nothing_away(thousand):
     assert abs(on / 500 - 8 / 28).max() < 0.1
 
 
-def test_a_graph_depends_on_seed_and_number_alone():
-    few, many = load("tree-cycles", limit=3), load("TCR", limit=7)
+@pytest.mark.parametrize("name", MOTIFS)
+def test_a_graph_depends_on_seed_and_number_alone(name):
+    few, many = load(name, limit=3), load(name, limit=7)
     assert [len(few), len(many)] == [3, 7]
     for a, b in zip(few.graphs, many.graphs, strict=False):
         assert torch.equal(a.edge_index, b.edge_index)
-    other = load("Tree-Cycles", seed=1, limit=3)
+        assert torch.equal(a.x, b.x)
+    other = load(name, seed=1, limit=3)
     assert not all(torch.equal(a.edge_index, b.edge_index) for a, b in zip(few.graphs, other.graphs, strict=True))
 
 
-def test_global_random_state_is_untouched():
+def test_the_registered_set_has_the_same_graphs(thousand):
+    for ours, theirs in zip(load("TCR", limit=9), thousand, strict=False):
+        assert torch.equal(ours.edge_index, theirs.edge_index)
+
+
+@pytest.mark.parametrize("name", MOTIFS)
+def test_global_random_state_is_untouched(name):
     before, before_torch = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
-    tree_cycles(3)
+    make_motifs(name, 3)
     assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), before_torch)
 

@@ -117,6 +117,8 @@ def run_explain(
     _claim(folder, spec)
     say(f"Loading {spec.dataset}")
     dataset = load(spec.dataset, data_root, limit=limit)
+    if dataset.task != "graph":
+        raise InputError(f"{dataset.name} is a node task; explain answers for whole graphs so far")
     say(f"Training the oracle for {dataset.name}, or reading it from the cache")
     oracle = _oracle(spec, dataset, data_root, progress)
     file = folder / "counterfactuals.jsonl"

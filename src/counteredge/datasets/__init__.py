@@ -1,7 +1,7 @@
-"""Graph-classification datasets by name, each with the meaning of its feature columns."""
+"""Graph and node classification datasets by name, each with the meaning of its feature columns."""
 
-from counteredge.datasets.dataset import GraphDataset
+from counteredge.datasets.dataset import Figures, GraphDataset
 from counteredge.datasets.generators import tree_cycles
 from counteredge.datasets.registry import available, load
 
-__all__ = ["GraphDataset", "available", "load", "tree_cycles"]
+__all__ = ["Figures", "GraphDataset", "available", "load", "tree_cycles"]

@@ -1,4 +1,4 @@
-"""Finds the zip of a dataset: given folder, environment, beside the checkout, cache, download."""
+"""Finds the file of a dataset: given folder, environment, beside the checkout, cache, download."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from torch_geometric import data as pyg_data
 from counteredge.cache import cache_dir
 from counteredge.errors import DataError
 
-__all__ = ["find_zip", "local_folders"]
+__all__ = ["TU_URL", "find_file", "local_file", "local_folders"]
 
 TU_URL = "https://www.chrsmrrs.com/graphkerneldatasets"
+ANCHORS = "node_anchors"  # folder of the released node graphs, in the data folder or beside it in testdata/
 
 
 def local_folders(root: str | os.PathLike[str] | None = None) -> list[Path]:
@@ -35,32 +36,57 @@ def local_folders(root: str | os.PathLike[str] | None = None) -> list[Path]:
     return [*folders, cache_dir() / "datasets"]
 
 
-def find_zip(name: str, root: str | os.PathLike[str] | None = None) -> Path:
-    """The zip of a TU dataset, downloaded into the cache folder when no local folder has it.
+def local_file(name: str, root: str | os.PathLike[str] | None = None) -> Path | None:
+    """A dataset's file in one of the local folders; nothing is downloaded.
+
+    A ``NAME.no-edges.zip`` stands in for a missing ``NAME.zip``, so that the error can say what it lacks; an ``.npz``
+    may also lie in ``node_anchors``, in the data folder or in ``testdata`` beside it.
 
     Args:
-        name: Name in the TU collection.
-        root: Folder that holds ``NAME.zip``.
+        name: Name of the file.
+        root: The caller's own folder, looked in first.
 
     Returns:
-        Path of the zip.
+        Its path, or ``None``.
+    """
+    names = [name, name.replace(".zip", ".no-edges.zip")]
+    for wanted in dict.fromkeys(names):
+        for folder in local_folders(root):
+            places = [folder]
+            if wanted.endswith(".npz"):
+                places += [folder / ANCHORS, folder.parent / "testdata" / ANCHORS]
+            for place in places:
+                if (place / wanted).is_file():
+                    return place / wanted
+    return None
+
+
+def find_file(name: str, root: str | os.PathLike[str] | None = None, *, url: str | None = None) -> Path:
+    """The file of a dataset, downloaded into the cache folder when no local folder has it.
+
+    Args:
+        name: Name of the file, for example ``MUTAG.zip``.
+        root: Folder that holds it.
+        url: Where it can be had; ``None`` when it must be local.
+
+    Returns:
+        Its path.
 
     Raises:
         DataError: When it is nowhere and cannot be downloaded.
     """
+    found = local_file(name, root)
+    if found is not None:
+        return found
     folders = local_folders(root)
-    for folder in folders:
-        if (folder / f"{name}.zip").is_file():
-            return folder / f"{name}.zip"
-    url = f"{TU_URL}/{name}.zip"
+    looked = f"{name} is in none of: {', '.join(str(f) for f in folders)}"
+    advice = f"Put {name} into a folder and pass root=FOLDER or set COUNTEREDGE_DATA=FOLDER"
+    if url is None:
+        raise DataError(f"{looked}; it is not downloaded by itself. {advice}")
     try:
         return _download(url, folders[-1])
     except OSError as error:
-        looked = ", ".join(str(f) for f in folders)
-        raise DataError(
-            f"{name}.zip is in none of: {looked}; and {url} could not be downloaded ({error}). "
-            f"Put {name}.zip into a folder and pass root=FOLDER or set COUNTEREDGE_DATA=FOLDER"
-        ) from error
+        raise DataError(f"{looked}; and {url} could not be downloaded ({error}). {advice}") from error
 
 
 def _download(url: str, folder: Path) -> Path:

@@ -1,66 +1,94 @@
-"""Reads the text format of the TU collection straight out of its zip, in memory.
+"""Graphs of the TU collection: tables of numbers become PyG graphs.
 
 Morris et al., TUDataset: A collection of benchmark datasets for learning with graphs, 2020.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import os
-import zipfile
-import zlib
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch_geometric.data import Data
 
+from counteredge.datasets.tu_zip import read_numbers
 from counteredge.errors import DataError
 
-__all__ = ["content_sha256", "read_tu"]
+__all__ = ["Tables", "onehot", "read_tables", "read_tu"]
 
-MAX_MEMBER = 1 << 30  # bytes of one member, unpacked
-MAX_RATIO = 200  # unpacked / packed; small members are let through: a few constant lines pack better
-RATIO_FROM = 1 << 20
 MAX_DENSE = 4 << 30  # bytes of a one-hot matrix
 
-# SHA-256 of the data members, see content_sha256; zips of the same data differ from mirror to mirror
-KNOWN_SHA256: dict[str, str] = {
-    "AIDS": "7883ffddb2faa95b6842afa74ff0fb88702d79a8e45e1e09882d43b4900c65a1",
-    "BZR": "037bf5e198cc5d5341f3db27102b5137403f5b0601229643fc02e5dcdc01dd51",
-    "COLLAB": "e9ffa72b1af09f9d70851a1f92d5c7d26f6baf6e78a184029ed92d6b46506392",
-    "COLORS-3": "66ae78874e50aec3deb44a919cada3c53e5cd5a7767892ab4b2de97d18e849b7",
-    "COX2": "28041b016e26ad81ba36fa0ff559db4cc54e33944aa46abcd2ac5a00ee808903",
-    "DBLP_v1": "b26627e93cd73e4cb6cf0da32b19c2e0f048d2127307b85dd9d11f8d86fa21bd",
-    "ENZYMES": "dacce9a54e11f09a05f0e205fde62633799dacb8541fcf1beab19e4455975c65",
-    "Fingerprint": "2a413027a8e0509c1d76a2720dadfe5ff17f55d3eeff8c120a704357efb2ff6e",
-    "IMDB-BINARY": "cd9fafc8711f1801bf88b9250bbd4a6caa2f75cddf7b06e26e5de1df7e88b0b2",
-    "MSRC_21": "bd60b5f458ec8d320f728ec13b78a4503157b677d716b71b0e2746031da21be9",
-    "MSRC_9": "a1b52a17d64b5f6b046b6ddbefcc76c32979461f7fd628f83bf97ecdd00c0c37",
-    "MUTAG": "fb99bf5f31a6e4615ae5c65930c7b4bb136a58cda18bc563a5a795162e60609a",
-    "PROTEINS": "78bdf112042a8dd96bfff64ee7351a4f706c0bad9dd33a04d1cac77036baad5c",
-    "PROTEINS_full": "e3ae4dc0f95d7219147b47ce3a8559e0460865e07e1a60091211b1ec85ac9444",
-    "TRIANGLES": "b1812ee8ac750649fb628ba7044e411dd979d656817a84c7ac5cc14967310d23",
-}
-
-_PARTS = (
-    "A",
-    "edge_attributes",
-    "edge_labels",
-    "graph_attributes",
-    "graph_indicator",
-    "graph_labels",
-    "node_attributes",
-    "node_labels",
-)
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
+Ints = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A TU dataset as checked tables; node and edge rows of a graph lie together.
+
+    Args:
+        name: Name of the dataset.
+        labels: Label of each graph as in the file (a graph attribute where the file has no labels).
+        node_at: Graph ``i`` has the node rows ``node_at[i]`` to ``node_at[i + 1]``.
+        edge_at: Likewise for edges.
+        edges: Row and column of every directed edge, counted from 0 within its graph; sorted, without self-loops
+            and repeats.
+        node_attributes: One row a node, or ``None``.
+        node_labels: One row a node, or ``None``.
+        edge_attr: Edge attributes, then one-hot edge labels, or ``None``.
+
+    Shapes:
+        labels ``(G,)``, node_at and edge_at ``(G + 1,)``, edges ``(E, 2)``, node_attributes ``(N, a)`` float32,
+        node_labels ``(N, k)``, edge_attr ``(E, d)`` float32.
+    """
+
+    name: str
+    labels: Ints
+    node_at: Ints
+    edge_at: Ints
+    edges: Ints
+    node_attributes: Floats | None
+    node_labels: Ints | None
+    edge_attr: Floats | None
+
+    def graphs(self, x: Tensor | None, y: Tensor, *, node_task: bool = False) -> list[Data]:
+        """One ``Data`` a graph, each with tensors of its own.
+
+        Args:
+            x: Features of all nodes; stored in a small integer type or as float32.
+            y: Class of each graph, or of each node.
+            node_task: ``y`` is per node.
+
+        Returns:
+            Graphs in file order, also those without nodes.
+
+        Shapes:
+            x ``(N, f)``; y ``(G,)``, or ``(N,)`` for a node task.
+        """
+        graphs = []
+        edge_attr = None if self.edge_attr is None else torch.from_numpy(self.edge_attr)
+        nodes, edges = self.node_at.tolist(), self.edge_at.tolist()
+        for i in range(len(self.labels)):
+            first, last, low, high = nodes[i], nodes[i + 1], edges[i], edges[i + 1]
+            fields: dict[str, Any] = {"num_nodes": last - first}
+            if x is not None:
+                fields = {"x": x[first:last].to(torch.float32, copy=True)}
+            pairs = np.array(self.edges[low:high].T, dtype=np.int64, order="C")
+            fields["edge_index"] = torch.from_numpy(pairs)
+            if edge_attr is not None:
+                fields["edge_attr"] = edge_attr[low:high].clone()
+            fields["y"] = (y[first:last] if node_task else y[i : i + 1]).clone()
+            graphs.append(Data(**fields))
+        return graphs
 
 
 def read_tu(path: str | os.PathLike[str], name: str, *, node_labels: bool = True) -> list[Data]:
-    """Read all graphs of a TU zip.
+    """Read all graphs of a TU zip, as PyG does.
 
     Args:
         path: The zip, with members ``NAME/NAME_A.txt`` and so on (any folder).
@@ -79,126 +107,88 @@ def read_tu(path: str | os.PathLike[str], name: str, *, node_labels: bool = True
     Raises:
         DataError: When the zip is missing, damaged, unsafe, not the known one, or inconsistent.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = _members(archive, name)
-            _check_hash(archive, members, path, name)
-            skip = set() if node_labels else {"node_labels"}
-            text = {p: _parse(archive, m, p) for p, m in members.items() if p not in skip}
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
-        raise DataError(f"{path} cannot be read as the TU zip of {name}: {error}") from error
-    return _build(text, name)
+    tables = read_tables(path, name, skip=() if node_labels else ("node_labels",))
+    blocks = [] if tables.node_attributes is None else [tables.node_attributes]
+    if tables.node_labels is not None:
+        blocks += _dense(tables.node_labels, f"{name}: one-hot node labels")
+    x = torch.from_numpy(np.concatenate(blocks, axis=1)) if blocks else None
+    y = np.unique(tables.labels, return_inverse=True)[1].astype(np.int64)
+    return tables.graphs(x, torch.from_numpy(y))
 
 
-def content_sha256(path: str | os.PathLike[str], name: str) -> str:
-    """SHA-256 of the data in a TU zip, whatever the packing: names and bytes of the data members, in order.
+def read_tables(path: str | os.PathLike[str], name: str, *, skip: Collection[str] = ()) -> Tables:
+    """Read a TU zip and check that its members fit together.
 
     Args:
         path: The zip.
         name: Name of the dataset.
+        skip: Parts that are not parsed, for example ``"node_labels"``.
 
     Returns:
-        64 hexadecimal digits.
+        The tables.
 
     Raises:
-        DataError: When a member is missing or unsafe.
+        DataError: When the zip is missing, damaged, unsafe, not the known one, or inconsistent.
     """
-    with zipfile.ZipFile(path) as archive:
-        return _digest(archive, _members(archive, name))
+    numbers = read_numbers(path, name, skip=skip)
+    labels = (numbers["graph_labels"] if "graph_labels" in numbers else numbers["graph_attributes"])[:, 0]
+    owner, edges = numbers["graph_indicator"][:, 0] - 1, numbers.pop("A")
+    edges -= 1
+    _check(numbers, name, owner, edges, len(labels))
 
-
-def _members(archive: zipfile.ZipFile, name: str) -> dict[str, zipfile.ZipInfo]:
-    """The data members by part (``"A"``, ``"graph_labels"``, ...), none of them a bomb."""
-    files = {f"{name}_{part}.txt": part for part in _PARTS}
-    found: dict[str, zipfile.ZipInfo] = {}
-    for info in archive.infolist():
-        part = files.get(info.filename.rsplit("/", 1)[-1])
-        if part is None:
-            continue
-        if part in found:
-            raise DataError(f"{archive.filename}: {info.filename} is there twice")
-        ratio = info.file_size / max(info.compress_size, 1)
-        if info.file_size > MAX_MEMBER or (info.file_size > RATIO_FROM and ratio > MAX_RATIO):
-            raise DataError(
-                f"{archive.filename}: {info.filename} unpacks to {info.file_size} bytes, {ratio:.0f} times "
-                f"its packed size; refused above {MAX_MEMBER} bytes or {MAX_RATIO} times"
-            )
-        found[part] = info
-    missing = [f"{name}_{p}.txt" for p in ("A", "graph_indicator") if p not in found]
-    if not {"graph_labels", "graph_attributes"} & found.keys():
-        missing.append(f"{name}_graph_labels.txt")
-    if missing:
-        raise DataError(f"{archive.filename} has no {', '.join(missing)}")
-    return dict(sorted(found.items()))
-
-
-def _digest(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> str:
-    digest = hashlib.sha256()
-    for part, info in members.items():
-        digest.update(f"{part}:{info.file_size}\n".encode())
-        with archive.open(info) as stream:
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _check_hash(
-    archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], path: str | os.PathLike[str], name: str
-) -> None:
-    expected = KNOWN_SHA256.get(name)
-    if expected is None:
-        return
-    got = _digest(archive, members)
-    if got != expected:
-        raise DataError(f"{path} is not the known {name}: SHA-256 of its data is {got}, expected {expected}")
-
-
-def _parse(archive: zipfile.ZipFile, info: zipfile.ZipInfo, part: str) -> NDArray[Any]:
-    """Numbers of one member as a matrix."""
-    dtype = np.float64 if part.endswith("attributes") else np.int64
-    with archive.open(info) as stream, io.TextIOWrapper(stream, encoding="ascii") as lines:
-        return np.loadtxt(lines, dtype=dtype, delimiter=",", comments=None, ndmin=2)
-
-
-def _build(text: dict[str, NDArray[Any]], name: str) -> list[Data]:
-    owner: Ints = text["graph_indicator"][:, 0] - 1
-    labels = text["graph_labels"] if "graph_labels" in text else text["graph_attributes"]
-    y = np.unique(labels[:, 0], return_inverse=True)[1].astype(np.int64)
-    edges: Ints = text["A"] - 1
-    _check_shapes(text, name, owner, edges, len(y))
-
-    x = _columns(text, "node", name)
-    edge_attr = _columns(text, "edge", name)
+    places = np.arange(len(labels) + 1)
+    node_at = np.searchsorted(owner, places)
     kept = np.flatnonzero(edges[:, 0] != edges[:, 1])
-    # np.unique gives the first place of each key, in the order of the keys: by row, then column
-    kept = kept[np.unique(edges[kept, 0] * len(owner) + edges[kept, 1], return_index=True)[1]]
+    key = edges[kept, 0] * np.int64(len(owner)) + edges[kept, 1]
+    if (key[1:] <= key[:-1]).any():
+        # np.unique gives the first place of each key, in the order of the keys: by row, then column
+        kept = kept[np.unique(key, return_index=True)[1]]
+    del key
     edges = edges[kept]
-    node_at = np.searchsorted(owner, np.arange(len(y) + 1))
-    edge_at = np.searchsorted(owner[edges[:, 0]], np.arange(len(y) + 1))
-
-    graphs = []
-    for i in range(len(y)):
-        first, last, low, high = node_at[i], node_at[i + 1], edge_at[i], edge_at[i + 1]
-        graph = Data(
-            edge_index=torch.from_numpy(np.ascontiguousarray((edges[low:high] - first).T)),
-            y=torch.from_numpy(y[i : i + 1].copy()),
-        )
-        if x is not None:
-            graph.x = torch.from_numpy(x[first:last].copy())
-        else:
-            graph.num_nodes = int(last - first)
-        if edge_attr is not None:
-            graph.edge_attr = torch.from_numpy(edge_attr[kept[low:high]])
-        graphs.append(graph)
-    return graphs
+    edge_owner = owner[edges[:, 0]]
+    edges -= node_at[edge_owner].astype(edges.dtype)[:, None]
+    edge_attr = _edge_columns(numbers, name)
+    attributes = numbers.get("node_attributes")
+    return Tables(
+        name=name,
+        labels=labels,
+        node_at=node_at,
+        edge_at=np.searchsorted(edge_owner, places),
+        edges=edges,
+        node_attributes=None if attributes is None else attributes.astype(np.float32),
+        node_labels=numbers.get("node_labels"),
+        edge_attr=None if edge_attr is None else edge_attr[kept],
+    )
 
 
-def _check_shapes(text: dict[str, NDArray[Any]], name: str, owner: Ints, edges: Ints, graphs: int) -> None:
-    rows = {"node": len(owner), "edge": len(edges)}
-    for part, numbers in text.items():
-        expected = rows.get(part.split("_")[0], len(numbers))
-        if len(numbers) != expected:
-            raise DataError(f"{name}_{part}.txt has {len(numbers)} lines, expected {expected}")
+def onehot(codes: Ints, width: int) -> NDArray[np.uint8]:
+    """One-hot rows in bytes.
+
+    Args:
+        codes: Category of each row, from 0.
+        width: Number of categories.
+
+    Returns:
+        The rows.
+
+    Shapes:
+        codes ``(N,)``, returns ``(N, width)``.
+
+    Example:
+        >>> onehot(np.array([1, 0]), 3).tolist()
+        [[0, 1, 0], [1, 0, 0]]
+    """
+    rows = np.zeros((len(codes), width), np.uint8)
+    rows[np.arange(len(codes)), codes] = 1
+    return rows
+
+
+def _check(numbers: dict[str, Ints], name: str, owner: Ints, edges: Ints, graphs: int) -> None:
+    rows = {"node": len(owner), "edge": len(edges), "graph": graphs}
+    for part, values in numbers.items():
+        expected = len(values) if part == "graph_indicator" else rows[part.split("_")[0]]
+        if len(values) != expected:
+            raise DataError(f"{name}_{part}.txt has {len(values)} lines, expected {expected}")
     if edges.shape[1] != 2 or not len(owner):
         raise DataError(f"{name}: need two node numbers a line in _A.txt and at least one node")
     if (np.diff(owner) < 0).any() or owner[0] < 0 or owner[-1] >= graphs:
@@ -209,21 +199,26 @@ def _check_shapes(text: dict[str, NDArray[Any]], name: str, owner: Ints, edges: 
         raise DataError(f"{name}_A.txt: an edge joins two graphs")
 
 
-def _columns(text: dict[str, NDArray[Any]], what: str, name: str) -> Floats | None:
-    """Attributes, then one-hot labels, of ``"node"`` or ``"edge"``; None when the files have neither."""
+def _edge_columns(numbers: dict[str, Ints], name: str) -> Floats | None:
+    """Edge attributes, then one-hot edge labels; None when the files have neither."""
     blocks: list[Floats] = []
-    if f"{what}_attributes" in text:
-        blocks.append(text[f"{what}_attributes"].astype(np.float32))
-    labels: Ints = text.get(f"{what}_labels", np.empty((0, 0), np.int64))
+    if "edge_attributes" in numbers:
+        blocks.append(numbers["edge_attributes"].astype(np.float32))
+    if "edge_labels" in numbers:
+        blocks += _dense(numbers["edge_labels"], f"{name}: one-hot edge labels")
+    return np.concatenate(blocks, axis=1) if blocks else None
+
+
+def _dense(labels: Ints, what: str) -> list[Floats]:
+    """A one-hot block for each column of labels, one column for every number from the smallest to the largest."""
+    blocks = []
     for column in labels.T:
         codes = column - column.min()
         width = int(codes.max()) + 1
         if 4 * width * len(codes) > MAX_DENSE:
             raise DataError(
-                f"{name}: one-hot {what} labels would take {4 * width * len(codes) / 2**30:.0f} GiB "
-                f"({len(codes)} rows, {width} labels); read it with node_labels=False"
+                f"{what} would take {4 * width * len(codes) / 2**30:.0f} GiB ({len(codes)} rows, {width} labels); "
+                "read it with node_labels=False"
             )
-        block = np.zeros((len(codes), width), np.float32)
-        block[np.arange(len(codes)), codes] = 1
-        blocks.append(block)
-    return np.concatenate(blocks, axis=1) if blocks else None
+        blocks.append(onehot(codes, width).astype(np.float32))
+    return blocks
