@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import csv
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -51,10 +52,7 @@ def main() -> None:
         explainer = ce.XPlore(preset, features=features, seed=args.seed)
         begun = time.perf_counter()
         schema = dataset.schema.as_numbers() if preset == "paper" else dataset.schema
-        space = ce.EditSpace.of(edits)
-        space = ce.EditSpace(
-            add_edges=space.add_edges, remove_edges=space.remove_edges, features=space.features, schema=schema
-        )
+        space = replace(ce.EditSpace.of(edits), schema=schema)
         cfs = explainer.explain(oracle.model, dataset, edits=space)
         seconds = time.perf_counter() - begun
         answers[preset, edits] = cfs

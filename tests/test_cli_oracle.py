@@ -32,7 +32,7 @@ def asked(monkeypatch, tmp_path):
     monkeypatch.setenv("COUNTEREDGE_CACHE", str(tmp_path / "cache"))
     recipes = {
         "One": OracleRecipe(QUICK, QUICK, paper_accuracy=0.75),
-        "Two": OracleRecipe(QUICK, QUICK, descriptors=("degree",)),
+        "Two": OracleRecipe(QUICK, QUICK),
         "Gone": OracleRecipe(QUICK, QUICK),
         "Tree-Cycles": OracleRecipe(QUICK, QUICK),
     }
@@ -41,8 +41,8 @@ def asked(monkeypatch, tmp_path):
         monkeypatch.setattr(f"counteredge.{module}.RECIPES", recipes)
     calls = []
 
-    def load(name, root=None, **options):
-        calls.append((name, options))
+    def load(name, root=None):
+        calls.append(name)
         if name == "Gone":
             raise DataError("Gone.zip is nowhere")
         return Few()
@@ -60,7 +60,7 @@ def test_one_dataset_under_both_protocols_and_then_from_the_cache(asked):
     assert shown.exit_code == 0, shown.output
     assert "heldout" in shown.output
     assert "paper" in shown.output
-    assert asked == [("One", {"descriptors": None})]
+    assert asked == ["One"]
     assert run("train", "One", "--protocol", "paper", "--quiet").output == ""
     listed = run("list")
     assert listed.exit_code == 0
@@ -68,14 +68,9 @@ def test_one_dataset_under_both_protocols_and_then_from_the_cache(asked):
     assert "75.00" in listed.output
 
 
-def test_descriptors_of_the_recipe_are_asked_for(asked):
-    assert run("train", "Two", "--protocol", "heldout").exit_code == 0
-    assert asked == [("Two", {"descriptors": ("degree",)})]
-
-
 def test_an_alias_will_do(asked):
     assert run("train", "tcr", "--protocol", "heldout").exit_code == 0
-    assert asked == [("Tree-Cycles", {"descriptors": None})]
+    assert asked == ["Tree-Cycles"]
 
 
 def test_all_writes_the_table_and_names_what_is_missing(asked, tmp_path):

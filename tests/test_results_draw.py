@@ -481,3 +481,12 @@ def test_an_explainers_results_can_be_stored_drawn_and_printed(tmp_path):
     assert again == results
     assert [str(a) for a in again] == [str(r) for r in results]
     gallery(again, tmp_path / "r.png")
+
+
+def test_json_does_not_depend_on_how_the_graph_was_put_together():
+    one = molecule(y=torch.tensor([0]))
+    other = Data()
+    for key, value in reversed(one.to_dict().items()):
+        other[key] = value
+    assert list(one.to_dict()) != list(other.to_dict())
+    assert result(one).to_json() == result(other).to_json()

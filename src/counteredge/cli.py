@@ -188,10 +188,9 @@ def oracle_train(
         missing = []
         aliases = {alias.lower(): entry.name for entry in REGISTRY.values() for alias in entry.aliases}
         for each in RECIPES if name == "all" else [recipe_name(aliases.get(name.lower(), name))]:
-            recipe = RECIPES[each]
             console.print(f"{each}: loading", style="dim")
             try:
-                dataset = load(each, data_root, descriptors=recipe.descriptors)
+                dataset = load(each, data_root)
             except (DataError, CapabilityError) as e:
                 if name != "all":
                     raise

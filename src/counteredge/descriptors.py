@@ -7,14 +7,14 @@ Graphs without node attributes get them as features. Since they depend on the ed
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from counteredge.errors import InputError
+from counteredge.errors import unknown
 from counteredge.graphs import buckets
 from counteredge.schema import Column, FeatureSchema
 
@@ -24,6 +24,7 @@ __all__ = [
     "append_descriptors",
     "compute",
     "descriptor_columns",
+    "descriptor_names",
     "refresh",
     "refreshed",
 ]
@@ -31,9 +32,27 @@ __all__ = [
 DESCRIPTORS = ("degree", "clustering", "closeness", "betweenness", "harmonic", "katz")
 KATZ_DAMPING = 0.1
 MATRICES = 10  # (n, n) matrices that a graph takes while its descriptors are computed
+ARCS = 1 << 21  # arcs of the graphs that are sorted into batches together
 MEMORY = 1 << 28  # bytes of one batch
 CACHED = 1 << 23  # bytes worked on at once: beyond this, memory traffic makes it slower
 _ONE_DEGREE = re.compile(r"degree=(\d+)")
+
+
+def descriptor_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, checked: each out of ``DESCRIPTORS``, or ``degree=K``.
+
+    Raises:
+        InputError: For an unknown name.
+
+    Example:
+        >>> descriptor_names(["degree", "degree=3"])
+        ('degree', 'degree=3')
+    """
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+    for name in wanted:
+        if name not in DESCRIPTORS and not _ONE_DEGREE.fullmatch(name):
+            raise unknown("descriptor", name, (*DESCRIPTORS, "degree=K"))
+    return wanted
 
 
 def compute(adj: Tensor, mask: Tensor, names: Sequence[str]) -> Tensor:
@@ -68,9 +87,7 @@ def compute(adj: Tensor, mask: Tensor, names: Sequence[str]) -> Tensor:
         >>> compute(path, torch.ones(1, 3, dtype=torch.bool), ["degree", "betweenness"])[0].tolist()
         [[1.0, 0.0], [2.0, 1.0], [1.0, 0.0]]
     """
-    for name in names:
-        if name not in DESCRIPTORS and not _ONE_DEGREE.fullmatch(name):
-            raise InputError(f"unknown descriptor {name!r}: expected {', '.join(DESCRIPTORS)} or degree=K")
+    descriptor_names(names)
     block = max(1, CACHED // (8 * MATRICES * max(1, adj.shape[1]) ** 2))
     if len(adj) > block:
         parts = zip(torch.split(adj, block), torch.split(mask, block), strict=True)
@@ -188,17 +205,38 @@ def append_descriptors(
             fresh.x = torch.zeros(int(g.num_nodes or 0), 0)
         out.append(fresh)
     whole = [g for g in out if g.x.shape[0]]
+    for g, columns in zip(whole, _of_graphs(whole, names, memory), strict=True):
+        g.x = torch.cat([g.x.reshape(g.x.shape[0], -1), columns], 1)
     for g in out:
         if not g.x.shape[0]:
             g.x = g.x.new_zeros(0, g.x.shape[1] + len(names))
-    edges = [Data(x=torch.zeros(g.x.shape[0], 0, device=g.x.device), edge_index=g.edge_index) for g in whole]
-    for base in buckets(edges, memory=memory, copies=MATRICES) if edges else ():
-        columns = compute(base.adj, base.mask, names)
-        for k, i in enumerate(base.ids.tolist()):
-            g = whole[i]
-            rows = g.x.reshape(g.x.shape[0], -1)
-            g.x = torch.cat([rows, columns[k, : rows.shape[0]].to(rows.dtype)], 1)
     return out
+
+
+def _of_graphs(graphs: Sequence[Data], names: Sequence[str], memory: int) -> list[Tensor]:
+    """Descriptors of each graph in the dtype of its ``x``, ``(n, len(names))``, whatever the other graphs are."""
+    found: list[Tensor] = []
+    for part in _runs(graphs):
+        bare = [Data(x=g.x.new_zeros(g.x.shape[0], 0), edge_index=g.edge_index) for g in part]
+        columns = dict.fromkeys(range(len(part)), torch.empty(0))
+        for base in buckets(bare, memory=memory, copies=MATRICES):
+            values = compute(base.adj, base.mask, names)
+            for k, i in enumerate(base.ids.tolist()):
+                columns[i] = values[k, : part[i].x.shape[0]].to(part[i].x.dtype)
+        found += columns.values()
+    return found
+
+
+def _runs(graphs: Sequence[Data]) -> Iterator[Sequence[Data]]:
+    """Neighbouring graphs with a bounded number of arcs, which are sorted together to form batches."""
+    start, arcs = 0, 0
+    for k, g in enumerate(graphs):
+        arcs += g.edge_index.shape[1]
+        if arcs >= ARCS:
+            yield graphs[start : k + 1]
+            start, arcs = k + 1, 0
+    if start < len(graphs):
+        yield graphs[start:]
 
 
 def refresh(adj: Tensor, mask: Tensor, x: Tensor, schema: FeatureSchema, dtype: torch.dtype) -> Tensor:
@@ -229,15 +267,13 @@ def refreshed(graphs: Sequence[Data], schema: FeatureSchema) -> list[Data]:
     """
     if not schema.derived or not graphs:
         return list(graphs)
-    out = [g.__copy__() for g in graphs]
-    bare = [Data(x=g.x.new_zeros(g.x.shape[0], 0), edge_index=g.edge_index) for g in graphs]
-    for base in buckets(bare, memory=MEMORY, copies=MATRICES):
-        names = [schema.columns[k].derived for k in schema.derived]
-        columns = compute(base.adj, base.mask, names)
-        for k, i in enumerate(base.ids.tolist()):
-            x = graphs[i].x.clone()
-            x[:, list(schema.derived)] = columns[k, : len(x)].to(x.dtype)
-            out[i].x = x
+    names = [schema.columns[k].derived for k in schema.derived]
+    out = []
+    for g, columns in zip(graphs, _of_graphs(graphs, names, MEMORY), strict=True):
+        fresh = g.__copy__()
+        fresh.x = g.x.clone()
+        fresh.x[:, list(schema.derived)] = columns
+        out.append(fresh)
     return out
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 __all__ = [
     "BudgetError",
     "CapabilityError",
@@ -9,6 +12,7 @@ __all__ = [
     "DataError",
     "InputError",
     "ModelError",
+    "unknown",
 ]
 
 
@@ -34,3 +38,23 @@ class BudgetError(CounterEdgeError, MemoryError):
 
 class DataError(CounterEdgeError):
     """A dataset or a checkpoint that is missing, damaged or unsafe."""
+
+
+def unknown(what: str, name: str, known: Iterable[str], *, others: Iterable[str] = ()) -> InputError:
+    """The error for a name that is none of the known ones, with the nearest of them.
+
+    Args:
+        what: What was named, for example ``"dataset"``.
+        name: As it was given.
+        known: Names that would work.
+        others: Further ones that may be suggested but are not listed (aliases).
+
+    Example:
+        >>> unknown("dataset", "mutga", ["MUTAG", "BZR"])
+        InputError("unknown dataset 'mutga'; did you mean 'MUTAG'? Known: MUTAG, BZR")
+    """
+    listed = list(known)
+    folded = {n.lower(): n for n in (*others, *listed)}
+    close = difflib.get_close_matches(name.lower(), folded, n=1)
+    hint = f"; did you mean {folded[close[0]]!r}?" if close else "."
+    return InputError(f"unknown {what} {name!r}{hint} Known: {', '.join(listed)}")

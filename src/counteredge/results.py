@@ -335,7 +335,7 @@ def _read_prediction(value: dict[str, Any]) -> Prediction:
 
 def _graph_to_dict(data: Data) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for key, value in data.to_dict().items():
+    for key, value in sorted(data.to_dict().items()):  # the same text however the graph was put together
         if isinstance(value, Tensor):
             kind = str(value.dtype).removeprefix("torch.")
             if value.layout != torch.strided or kind not in _DTYPES:

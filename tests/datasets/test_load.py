@@ -67,7 +67,7 @@ def test_descriptors(mutag_zip):
     assert more.schema.names[-2:] == ("degree=3", "katz")
     expected = append_descriptors([load("MUTAG")[100]], ("degree=3", "katz"))[0]
     assert torch.equal(more[100].x, expected.x)
-    with pytest.raises(InputError, match="unknown descriptor 'pagerank': expected degree"):
+    with pytest.raises(InputError, match=r"unknown descriptor 'pagerank'\. Known: degree"):
         load("TCR", descriptors=["pagerank"])
 
 
@@ -167,8 +167,12 @@ def test_failed_download_says_where_it_looked(nothing_local, monkeypatch):
         raise OSError("no network")
 
     monkeypatch.setattr(pyg_data, "download_url", fail)
+    own = nothing_local / "own"
+    with pytest.raises(DataError, match="own' is no folder"):
+        load("MUTAG", own)
+    own.mkdir()
     with pytest.raises(DataError, match=r"(?s)own.*cache.*no network.*COUNTEREDGE_DATA=FOLDER"):
-        load("MUTAG", nothing_local / "own")
+        load("MUTAG", own)
     assert not list((cache_dir() / "datasets").iterdir())
 
 

@@ -15,6 +15,7 @@ import torch
 import torch_geometric
 from tqdm import tqdm
 
+from counteredge.cache import write_atomic
 from counteredge.datasets import GraphDataset, load
 from counteredge.draw import gallery
 from counteredge.errors import InputError
@@ -116,11 +117,13 @@ def run_explain(
         raise InputError(f"{folder} cannot be made a folder for the results: {e.strerror or e}") from e
     _claim(folder, spec)
     say(f"Loading {spec.dataset}")
-    dataset = load(spec.dataset, data_root, limit=limit)
+    whole = load(spec.dataset, data_root)
+    dataset = replace(whole, graphs=whole.graphs[:limit])
     if dataset.task != "graph":
         raise InputError(f"{dataset.name} is a node task; explain answers for whole graphs so far")
     say(f"Training the oracle for {dataset.name}, or reading it from the cache")
-    oracle = _oracle(spec, dataset, data_root, progress)
+    # always trained on the whole dataset, whatever the limit
+    oracle = oracle_for(whole.name, whole.graphs, whole.num_classes, seed=spec.seed, progress=progress)
     file = folder / "counterfactuals.jsonl"
     done = _finished(file)
     todo = [i for i in range(len(dataset)) if i not in done]
@@ -139,7 +142,7 @@ def run_explain(
     cfs = [done[i] for i in range(len(dataset))]
     summary = _summary(spec, dataset, oracle, cfs, seconds if not resumed else sum(c.seconds for c in cfs))
     files = {"counterfactuals": file, "summary": folder / "summary.json", "gallery": folder / "gallery.png"}
-    _write_atomic(files["summary"], json.dumps(summary, indent=2) + "\n")
+    write_atomic(files["summary"], (json.dumps(summary, indent=2) + "\n").encode())
     gallery(cfs, files["gallery"])
     return RunResult(cfs, summary, files, resumed)
 
@@ -159,12 +162,6 @@ def _explain_part(
     return batch
 
 
-def _oracle(spec: RunSpec, dataset: GraphDataset, root: str | Path | None, progress: bool) -> TrainedModel:
-    # always trained on the whole dataset, whatever the limit
-    graphs = load(spec.dataset, root).graphs
-    return oracle_for(dataset.name, graphs, dataset.num_classes, seed=spec.seed, progress=progress)
-
-
 def _claim(folder: Path, spec: RunSpec) -> None:
     """Write down what this folder is for; refuse a folder that is for something else."""
     file = folder / "run.json"
@@ -179,7 +176,7 @@ def _claim(folder: Path, spec: RunSpec) -> None:
             told = ", ".join(f"{k}={there.get(k)!r} (now {wanted[k]!r})" for k in differs)
             raise InputError(f"{folder} holds another run: {told}. Choose another --out, or remove it first")
         return
-    _write_atomic(file, json.dumps(wanted, indent=2) + "\n")
+    write_atomic(file, (json.dumps(wanted, indent=2) + "\n").encode())
 
 
 def _finished(file: Path) -> dict[int, Counterfactual]:
@@ -191,12 +188,6 @@ def _finished(file: Path) -> dict[int, Counterfactual]:
     write_jsonl(temporary, kept.values())
     os.replace(temporary, file)
     return kept
-
-
-def _write_atomic(file: Path, text: str) -> None:
-    temporary = file.with_name(file.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, file)
 
 
 def _summary(

@@ -24,9 +24,14 @@ def local_folders(root: str | os.PathLike[str] | None = None) -> list[Path]:
         root: The caller's own folder, looked in first.
 
     Returns:
-        Folders; they need not exist.
+        Folders; all but the caller's own need not exist.
+
+    Raises:
+        DataError: When the caller's own folder does not exist.
     """
     folders = [Path(root).expanduser()] if root is not None else []
+    if folders and not folders[0].is_dir():
+        raise DataError(f"root={str(root)!r} is no folder")
     own = os.environ.get("COUNTEREDGE_DATA")
     if own:
         folders.append(Path(own).expanduser())

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch_geometric.data import Data
 
@@ -23,13 +20,12 @@ from counteredge.datasets.generators import make_motifs
 from counteredge.datasets.molecules import read_bbbp
 from counteredge.datasets.store import cache_path, read_graphs, write_graphs
 from counteredge.datasets.tu_sets import AIDS_SYMBOLS, MUTAG_SYMBOLS, TUSpec, read_tu_set
-from counteredge.descriptors import DESCRIPTORS, append_descriptors, descriptor_columns
-from counteredge.errors import InputError
+from counteredge.descriptors import DESCRIPTORS, append_descriptors, descriptor_columns, descriptor_names
+from counteredge.errors import InputError, unknown
 from counteredge.schema import Column, FeatureSchema
 
 __all__ = ["REGISTRY", "Entry", "available", "load"]
 
-MAX_ARCS = 1 << 21  # directed edges of the graphs whose descriptors are computed at a time
 DEGREES = tuple(f"degree={k}" for k in range(15))  # 14 is the largest degree of COLORS-3 and TRIANGLES
 
 
@@ -249,7 +245,7 @@ def load(
     if seed < 0:
         raise InputError(f"seed must be 0 or more, got {seed}")
     entry = REGISTRY[_resolve(name)]
-    names = _descriptor_names(entry.descriptors if descriptors is None else descriptors)
+    names = descriptor_names(entry.descriptors if descriptors is None else descriptors)
     content = _from_file(entry, root, limit, names) if entry.file else _generated(entry, seed, limit, names)
     return GraphDataset(
         name=entry.name,
@@ -301,27 +297,12 @@ def _kept(path: Path, limit: int | None, make: Callable[[], Content]) -> Content
 def _described(content: Content, descriptors: tuple[str, ...]) -> Content:
     """The content with structural columns; with a column of ones when it would have none at all."""
     if descriptors:
-        graphs = [g for part in _parts(content.graphs) for g in append_descriptors(part, descriptors)]
+        graphs = append_descriptors(content.graphs, descriptors)
         return Content(graphs, (*content.columns, *descriptor_columns(descriptors)), content.label_names)
     if content.columns:
         return content
     graphs = [Data(x=torch.ones(int(g.num_nodes or 0), 1), edge_index=g.edge_index, y=g.y) for g in content.graphs]
     return Content(graphs, (Column("fixed"),), content.label_names)
-
-
-def _parts(graphs: list[Data]) -> Iterator[list[Data]]:
-    """Runs of graphs of bounded size; a graph's descriptors do not depend on which others it is computed with."""
-    ends = np.cumsum([g.edge_index.shape[1] for g in graphs]) // MAX_ARCS
-    for part in np.split(np.arange(len(graphs)), np.flatnonzero(np.diff(ends)) + 1):
-        yield [graphs[i] for i in part]
-
-
-def _descriptor_names(names: Sequence[str]) -> tuple[str, ...]:
-    names = (names,) if isinstance(names, str) else tuple(names)
-    for name in names:
-        if name not in DESCRIPTORS and not re.fullmatch(r"degree=\d+", name):
-            raise InputError(f"unknown descriptor {name!r}: expected {', '.join(DESCRIPTORS)} or degree=K")
-    return names
 
 
 def _resolve(name: str) -> str:
@@ -330,6 +311,4 @@ def _resolve(name: str) -> str:
     known |= {alias.lower(): entry.name for entry in _TABLE for alias in entry.aliases}
     if name.lower() in known:
         return known[name.lower()]
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"; did you mean {known[close[0]]!r}?" if close else ""
-    raise InputError(f"unknown dataset {name!r}{hint} Known: {', '.join(REGISTRY)}")
+    raise unknown("dataset", name, REGISTRY, others=(alias for entry in _TABLE for alias in entry.aliases))

@@ -122,7 +122,7 @@ def _unpack(tensors: dict[str, Tensor], header: dict[str, Any], limit: int | Non
         dim, kind = _dim(field), getattr(torch, dtype)
         sizes = tensors[f"{field}.sizes"][:count].tolist()
         used = tensors[field].narrow(dim, 0, sum(sizes))
-        # the copy is small and whole: a view would drag the storage of all graphs into every pickle and deepcopy
+        # a copy: each view would drag the storage of all graphs into whatever it is copied or sent to
         columns[field] = [piece.to(kind, copy=True).contiguous() for piece in torch.split(used, sizes, dim)]
     return [Data(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
 

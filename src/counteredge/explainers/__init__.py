@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from counteredge.errors import InputError
+from counteredge.errors import unknown
 from counteredge.explainers.base import Explainer
 from counteredge.explainers.xplore import XPlore
 
@@ -24,6 +24,6 @@ def get_explainer(explainer: str | type[Explainer] | Explainer, **options: Any) 
         return explainer
     if isinstance(explainer, str):
         if explainer.lower() not in EXPLAINERS:
-            raise InputError(f"explainer {explainer!r} is unknown; known: {', '.join(sorted(EXPLAINERS))}")
+            raise unknown("explainer", explainer, sorted(EXPLAINERS))
         explainer = EXPLAINERS[explainer.lower()]
     return explainer(**options)

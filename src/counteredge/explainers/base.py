@@ -28,7 +28,7 @@ from counteredge.space import EditSpace
 
 __all__ = ["Explainer"]
 
-UNDO_LIMIT = 128  # answers with more edits are not tested for one-minimality
+UNDO_LIMIT = 1024  # answers with more edits are not tested for one-minimality
 
 
 class Explainer:

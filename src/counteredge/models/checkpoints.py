@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
+from counteredge.cache import write_atomic
 from counteredge.errors import DataError
-from counteredge.models.files import write_atomic
 from counteredge.models.recipes import Protocol, Recipe
 from counteredge.models.training import TrainedModel, build, seeded
 

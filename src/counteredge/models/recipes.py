@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from typing import Any, Literal, get_args
 
-from counteredge.errors import InputError
+from counteredge.errors import InputError, unknown
 from counteredge.models.classifier import Conv, Pool, Task
 
 __all__ = ["RECIPES", "OracleRecipe", "Protocol", "Recipe", "parse_recipes", "recipe_name"]
@@ -80,13 +79,11 @@ class OracleRecipe:
         heldout: Recipe of the ``heldout`` protocol.
         paper: Recipe of the ``paper`` protocol.
         paper_accuracy: What the paper prints for its oracle, 0 to 1; None when it prints nothing.
-        descriptors: Structural columns that the dataset is loaded with; None means the dataset's own choice.
     """
 
     heldout: Recipe
     paper: Recipe
     paper_accuracy: float | None = None
-    descriptors: tuple[str, ...] | None = None
 
     def of(self, protocol: Protocol) -> Recipe:
         """The recipe of a protocol.
@@ -105,14 +102,14 @@ _TYPES: dict[str, type] = {
 }
 _OF_THE_MODEL = ("conv", "layers", "hidden", "dense", "pool", "task", "norm", "jump")
 _OVERRIDES = {key: kind for key, kind in _TYPES.items() if key not in _OF_THE_MODEL}
-_HEAD: dict[str, type] = {"paper_accuracy": float, "descriptors": list}
+_HEAD: dict[str, type] = {"paper_accuracy": float}
 
 
 def parse_recipes(text: str) -> dict[str, OracleRecipe]:
     r"""Read recipes: one table a dataset, in it the keys of :class:`Recipe` and at most two tables of overrides.
 
     Args:
-        text: TOML. ``[NAME]`` holds keys of :class:`Recipe`, ``paper_accuracy`` and ``descriptors``;
+        text: TOML. ``[NAME]`` holds keys of :class:`Recipe` and ``paper_accuracy``;
             ``[NAME.heldout]`` and ``[NAME.paper]`` replace keys of the training for one protocol.
 
     Returns:
@@ -137,12 +134,10 @@ def _oracle_recipe(name: str, table: Any) -> OracleRecipe:
     base = _checked(name, table, {**_TYPES, **_HEAD, **dict.fromkeys(protocols, dict)})
     overrides = {p: _checked(f"{name}.{p}", base.pop(p, {}), _OVERRIDES) for p in protocols}
     accuracy = base.pop("paper_accuracy", None)
-    descriptors = base.pop("descriptors", None)
     return OracleRecipe(
         heldout=Recipe(**{**base, **overrides["heldout"]}),
         paper=Recipe(**{**base, **overrides["paper"]}),
         paper_accuracy=accuracy,
-        descriptors=None if descriptors is None else tuple(descriptors),
     )
 
 
@@ -152,18 +147,13 @@ def _checked(where: str, table: Any, types: Mapping[str, type]) -> dict[str, Any
         raise InputError(f"[{where}] must be a table, got {table!r}")
     for key, value in table.items():
         if key not in types:
-            raise InputError(f"[{where}] has the unknown key {key!r}{_suggest(key, types)}")
+            raise InputError(f"[{where}]: {unknown('key', key, types)}")
         wanted = types[key]
         # whole numbers are fine where fractions are; true and false are no numbers
         fits = type(value) is wanted or (wanted is float and type(value) is int)
-        if not fits or (wanted is list and not all(isinstance(v, str) for v in value)):
+        if not fits:
             raise InputError(f"[{where}] {key} must be of type {wanted.__name__}, got {value!r}")
     return dict(table)
-
-
-def _suggest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f". Known: {', '.join(known)}"
 
 
 def recipe_name(name: str) -> str:
@@ -175,9 +165,7 @@ def recipe_name(name: str) -> str:
     known = {n.lower(): n for n in RECIPES}
     if name.lower() in known:
         return known[name.lower()]
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"; did you mean {known[close[0]]!r}?" if close else "."
-    raise InputError(f"no recipe for dataset {name!r}{hint} Known: {', '.join(RECIPES)}")
+    raise unknown("recipe", name, RECIPES)
 
 
 RECIPES: dict[str, OracleRecipe] = parse_recipes(

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from counteredge.cache import write_atomic
 from counteredge.errors import InputError
-from counteredge.models.files import write_atomic
 from counteredge.models.recipes import RECIPES, Recipe
 from counteredge.models.training import TrainedModel
 
