@@ -380,7 +380,7 @@ LAYERS = {
     "sage mean": (SAGEConv, "exact (dense)"),
     "sage sum": (lambda a, b: SAGEConv(a, b, aggr="sum"), "exact (dense)"),
     "gat": (GATConv, "exact (weights)"),
-    "sage max": (lambda a, b: SAGEConv(a, b, aggr="max"), "none"),
+    "sage max": (lambda a, b: SAGEConv(a, b, aggr="max"), "approximate (weights)"),
 }
 
 
@@ -675,8 +675,8 @@ class Untold(Net):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (NodeLevel, "4 rows for one graph with 4 nodes: node-level models"),
-        (SqueezedNodeLevel, "4 rows for one graph with 4 nodes: node-level models"),
+        (NodeLevel, "4 rows for one graph with 4 nodes: it predicts nodes"),
+        (SqueezedNodeLevel, "4 rows for one graph with 4 nodes: it predicts nodes"),
         (Random, "answers differently on the same graph in eval mode"),
         (NaN, "NaN or infinite logits"),
         (Infinite, "NaN or infinite logits"),
@@ -720,8 +720,8 @@ def test_lazy_parameters():
 
 
 def test_options_that_are_refused():
-    with pytest.raises(InputError, match=r"must be a torch\.nn\.Module, got function"):
-        Oracle(lambda x: x)
+    with pytest.raises(InputError, match=r"must be a torch\.nn\.Module, or a function .* got int"):
+        Oracle(3)
     with pytest.raises(InputError, match="relaxation='exact' is unknown"):
         Oracle(Net(), relaxation="exact")
     for options, said in (

@@ -204,7 +204,7 @@ def without(key):
         ("[1]", "expected a JSON object, got list"),
         ("{}", "holds no counteredge counterfactual"),
         (changed(format="gretel"), "holds no counteredge counterfactual"),
-        (changed(version=3), "version 3 of the format is newer than 2: update counteredge"),
+        (changed(version=4), "version 4 of the format is newer than 3: update counteredge"),
         (changed(version=0), "version 0 is no version"),
         (changed(version="1"), "version '1' is no version"),
         (without("version"), "version None is no version"),

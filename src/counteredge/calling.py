@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
+from counteredge.data import edge_attributes
 from counteredge.errors import ModelError
 from counteredge.graphs import GraphBatch
 
-__all__ = ["Caller", "ModelInputs", "discrete_inputs", "relaxed_inputs", "stacked_inputs"]
+__all__ = ["Caller", "ModelInputs", "discrete_inputs", "moved_inputs", "relaxed_inputs", "stacked_inputs"]
 
 
 @dataclass
@@ -125,6 +127,8 @@ class Caller:
             "edge_attr": cast(inputs.edge_attr),
             **{key: cast(value) for key, value in inputs.others.items()},
         }
+        if getattr(self.door.model, "wants_graphs", False):
+            return (restored(inputs),), {}
         if self.whole:
             data = Batch.from_data_list(inputs.sources)
             for key, value in list(data.to_dict().items()):
@@ -145,6 +149,29 @@ class Caller:
                     raise ModelError(f"the model's forward needs {name!r}, which the graphs do not have")
                 kwargs[name] = cast(torch.cat([g[name] for g in inputs.sources]))
         return (), kwargs
+
+
+def restored(inputs: ModelInputs) -> Batch:
+    """The graphs as ``Data`` of their own in the user's dtypes, batched: what user code may take apart again."""
+    count = inputs.graphs
+    sizes = torch.bincount(inputs.batch, minlength=count)
+    owner = inputs.batch[inputs.edge_index[0]]
+    order = torch.argsort(owner, stable=True)
+    arcs = torch.bincount(owner, minlength=count).tolist()
+    local = (inputs.edge_index - (sizes.cumsum(0) - sizes)[owner])[:, order]
+    edges = torch.split(local, arcs, 1)
+    aligned = {"edge_weight": inputs.edge_weight, "edge_attr": inputs.edge_attr, **inputs.others}
+    parts = {key: torch.split(value.detach()[order], arcs) for key, value in aligned.items() if value is not None}
+    graphs = []
+    for k, (source, x) in enumerate(zip(inputs.sources, torch.split(inputs.x.detach(), sizes.tolist()), strict=True)):
+        g = copy.copy(source)
+        for key in edge_attributes(source):
+            del g[key]
+        g.x, g.edge_index = x.to(source.x.dtype), edges[k]
+        for key, part in parts.items():
+            g[key] = part[k].to(source[key].dtype)
+        graphs.append(g)
+    return Batch.from_data_list(graphs)
 
 
 def _nodes(base: GraphBatch, row: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -182,11 +209,9 @@ def relaxed_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, *, edg
     return ModelInputs(flat, index, graph, sources, weight, values.pop("edge_attr", None), values)
 
 
-def discrete_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> ModelInputs:
-    """Inputs of really edited graphs: kept edges in their order with their attributes, then the new ones."""
-    flat, graph, start = _nodes(base, row, x)
-    device = x.device
-    sources = [base.graphs[i] for i in row.tolist()]
+def _edges(base: GraphBatch, row: Tensor, adj: Tensor) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+    """Arcs of really edited graphs: which state has each, its ends, and its attributes. Kept ones first, then new."""
+    device = adj.device
     used = sorted(set(row.tolist()))
     place = torch.zeros(base.size, dtype=torch.long, device=device)
     place[used] = torch.arange(len(used), device=device)
@@ -194,21 +219,78 @@ def discrete_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Mo
     counts = torch.tensor([g.edge_index.shape[1] for g in graphs], device=device)
     all_edges = torch.cat([g.edge_index for g in graphs], 1)
     owner = place[row]
-    repeats = counts[owner]
-    k = torch.repeat_interleave(torch.arange(len(row), device=device), repeats)
-    first = (counts.cumsum(0) - counts)[owner]
-    position = torch.arange(int(repeats.sum()), device=device) - (repeats.cumsum(0) - repeats)[k] + first[k]
+    k, position = _repeated(counts, owner)
     src, dst = all_edges[:, position]
     keep = (src == dst) | (adj[k, src, dst] > 0.5)
     k, src, dst, position = k[keep], src[keep], dst[keep], position[keep]
     kn, i, j = ((adj > 0.5) & (base.adj[row] < 0.5)).nonzero(as_tuple=True)
-    index = torch.stack([torch.cat([start[k] + src, start[kn] + i]), torch.cat([start[k] + dst, start[kn] + j])])
     values: dict[str, Tensor] = {}
     for key in base.edge_keys:
         old = torch.cat([g[key] for g in graphs])
         values[key] = torch.cat([old[position], base.pair_values(key)[row[kn], i, j]])
+    return torch.cat([k, kn]), torch.cat([src, i]), torch.cat([dst, j]), values
+
+
+def _repeated(counts: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+    """Items of consecutive groups of ``counts`` items, the group ``owner[k]`` repeated for each ``k``.
+
+    Shapes:
+        counts: ``(G,)``; owner: ``(K,)``; returns ``k`` and the item's number, one entry an item.
+    """
+    repeats = counts[owner]
+    k = torch.repeat_interleave(torch.arange(len(owner), device=owner.device), repeats)
+    first = (counts.cumsum(0) - counts)[owner]
+    number = torch.arange(len(k), device=owner.device) - (repeats.cumsum(0) - repeats)[k] + first[k]
+    return k, number
+
+
+def discrete_inputs(base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> ModelInputs:
+    """Inputs of really edited graphs: kept edges in their order with their attributes, then the new ones."""
+    flat, graph, start = _nodes(base, row, x)
+    k, src, dst, values = _edges(base, row, adj)
+    return _inputs(base, row, (flat, graph), torch.stack([start[k] + src, start[k] + dst]), values)
+
+
+def moved_inputs(base: GraphBatch, row: Tensor, adj: Tensor, which: Tensor, x: Tensor, pair: Tensor) -> ModelInputs:
+    """Inputs of states after one more move each, without a dense matrix for every candidate.
+
+    Args:
+        base: The original graphs.
+        row: Which graph each state comes from.
+        adj: The states.
+        which: Which state each candidate comes from.
+        x: Features of the candidates.
+        pair: The pair that each candidate flips, or -1 for none.
+
+    Shapes:
+        row: ``(S,)``; adj: ``(S, n, n)``; which: ``(K,)``; x: ``(K, n, f)``; pair: ``(K, 2)``.
+    """
+    k, src, dst, values = _edges(base, row, adj)
+    order = torch.sort(k, stable=True).indices
+    src, dst = src[order], dst[order]
+    c, number = _repeated(torch.bincount(k, minlength=len(row)), which)
+    src, dst, number = src[number], dst[number], order[number]
+    i, j = pair.t()
+    hit = (src == i[c]) & (dst == j[c])
+    if not base.directed:
+        hit |= (src == j[c]) & (dst == i[c])
+    c, src, dst, number = c[~hit], src[~hit], dst[~hit], number[~hit]
+    new = ((i >= 0) & (adj[which, i.clamp(min=0), j.clamp(min=0)] < 0.5)).nonzero().flatten()
+    ni, nj = i[new], j[new]
+    if not base.directed:
+        new, ni, nj = torch.cat([new, new]), torch.cat([ni, nj]), torch.cat([nj, ni])
+    rows = row[which]
+    flat, graph, start = _nodes(base, rows, x)
+    index = torch.stack([torch.cat([start[c] + src, start[new] + ni]), torch.cat([start[c] + dst, start[new] + nj])])
+    values = {key: torch.cat([v[number], base.pair_values(key)[rows[new], ni, nj]]) for key, v in values.items()}
+    return _inputs(base, rows, (flat, graph), index, values)
+
+
+def _inputs(
+    base: GraphBatch, row: Tensor, nodes: tuple[Tensor, Tensor], index: Tensor, values: dict[str, Tensor]
+) -> ModelInputs:
     weight, attr = values.pop("edge_weight", None), values.pop("edge_attr", None)
-    return ModelInputs(flat, index, graph, sources, weight, attr, values)
+    return ModelInputs(nodes[0], index, nodes[1], [base.graphs[i] for i in row.tolist()], weight, attr, values)
 
 
 def stacked_inputs(graphs: Sequence[Data], keys: Sequence[str]) -> ModelInputs:

@@ -52,6 +52,13 @@ class Structural(StrEnum):
     frozen = "frozen"
 
 
+class Chemistry(StrEnum):
+    """What chemistry asks of an answer."""
+
+    none = "none"
+    valence = "valence"
+
+
 class Variant(StrEnum):
     """The paper's feature variants."""
 
@@ -106,6 +113,9 @@ def explain(
             help="Columns that follow from the edges: refreshed after an edit (minimal's way), or frozen (paper's)."
         ),
     ] = None,
+    chemistry: Annotated[
+        Chemistry, typer.Option(help="valence: each answer is a molecule that RDKit takes, where the original is one.")
+    ] = Chemistry.none,
     limit: Annotated[int | None, typer.Option(min=1, help="Explain the first so many graphs only.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the oracle's training and of the search.")] = 0,
     data_root: Annotated[
@@ -130,6 +140,7 @@ def explain(
             edits=edits.value,
             structural=None if structural is None else structural.value,
             seed=seed,
+            chemistry="valence" if chemistry is Chemistry.valence else None,
         )
         result = run_explain(
             spec,

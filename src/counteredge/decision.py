@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, SupportsIndex
 
 import torch
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from counteredge.errors import InputError
 
-__all__ = ["Decision", "Desired", "Label", "Task"]
+__all__ = ["Decision", "Desired", "JointDecision", "Label", "LabelDecision", "Task"]
 
 Task = Literal["multiclass", "binary", "multilabel", "regression"]
 Label = int | float | tuple[int, ...]
@@ -33,6 +33,7 @@ class Decision:
         classes: The wished classes (multiclass, binary); any other class when empty.
         bits: The wished labels as pairs (label, 0 or 1) (multilabel); any change when empty.
         interval: The wished range (regression).
+        probabilities: Rows that are none below zero and sum to one are shown as the probabilities that they are.
 
     Example:
         >>> d = Decision("multiclass")
@@ -45,6 +46,12 @@ class Decision:
     classes: tuple[int, ...] = ()
     bits: tuple[tuple[int, int], ...] = ()
     interval: tuple[float, float] | None = None
+    probabilities: bool = False
+
+    @property
+    def flat(self) -> bool:
+        """Whether margins say nothing but yes or no, so that no edit can be called better than another."""
+        return False
 
     @classmethod
     def infer(cls, outputs: int, task: Task | None, desired: Desired | None) -> Decision:
@@ -140,8 +147,110 @@ class Decision:
             p = torch.sigmoid(z)
             sure = torch.where(labels.bool(), p, 1 - p).prod(1)
             return [(tuple(r), _shown(q)) for r, q in zip(labels.tolist(), sure.tolist(), strict=True)]
-        p = self.scores(z).softmax(1).gather(1, labels[:, None])[:, 0]
+        p = self.scores(z).softmax(1)
+        if self.probabilities:
+            already = (z >= 0).all(1, keepdim=True) & ((z.sum(1, keepdim=True) - 1).abs() < 1e-5)
+            p = torch.where(already, z, p)
+        p = p.gather(1, labels[:, None])[:, 0]
         return [(int(v), _shown(q)) for v, q in zip(labels.tolist(), p.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class JointDecision(Decision):
+    """One decision about several nodes at once: all of them have to change (or become what is wished).
+
+    Outputs hold the rows of ``T`` targets side by side, ``(K, T * C)``; labels are ``(K, T)`` or ``(K, T, C)``.
+
+    Args:
+        targets: ``T``.
+    """
+
+    targets: int = 1
+
+    @property
+    def single(self) -> Decision:
+        """The decision about one of them."""
+        return Decision(**{f.name: getattr(self, f.name) for f in fields(Decision)})
+
+    def _rows(self, z: Tensor) -> Tensor:
+        return z.reshape(len(z) * self.targets, -1)
+
+    def labels(self, z: Tensor) -> Tensor:
+        """Labels of the targets, ``(K, T)``; ``(K, T, C)`` for multilabel."""
+        found = self.single.labels(self._rows(z))
+        return found.reshape(len(z), self.targets, *found.shape[1:])
+
+    def rivals(self, z: Tensor, y0: Tensor, count: int) -> Tensor:
+        """The margin of the target that is furthest from its goal, ``(K, 1)``."""
+        each = self.single.rivals(self._rows(z), y0.flatten(0, 1), 1)
+        return each.reshape(len(z), self.targets).amax(1, keepdim=True)
+
+    def prediction_loss(self, z: Tensor, y0: Tensor) -> Tensor:
+        """The targets' losses together, ``(K,)``."""
+        if self.task == "regression":
+            return -self.margins(z, y0)
+        return self.single.prediction_loss(self._rows(z), y0.flatten(0, 1)).reshape(len(z), self.targets).sum(1)
+
+    def read(self, z: Tensor) -> list[tuple[Label, float]]:
+        """Labels of the targets and the product of their probabilities."""
+        each = self.single.read(self._rows(z))
+        out: list[tuple[Label, float]] = []
+        for k in range(len(z)):
+            part = each[k * self.targets : (k + 1) * self.targets]
+            labels: list[Any] = []
+            for label, _ in part:
+                labels.extend(label if isinstance(label, tuple) else [label])
+            sure = 1.0
+            for _, p in part:
+                sure *= p
+            out.append((tuple(labels), _shown(sure)))
+        return out
+
+
+@dataclass(frozen=True)
+class LabelDecision(Decision):
+    """A decision of which the label is all that is known; outputs are the labels themselves, ``(K, 1)``.
+
+    The margin is 1 where the label is the old one (or none of the wished ones), -1 elsewhere.
+
+    Example:
+        >>> d = LabelDecision.of(None)
+        >>> d.margins(torch.tensor([[4.0], [7.0]]), torch.tensor([4, 4])).tolist()
+        [1.0, -1.0]
+    """
+
+    @classmethod
+    def of(cls, desired: Desired | None) -> LabelDecision:
+        """Any other label, or the wished ones; how many labels there are is not known."""
+        if isinstance(desired, tuple | dict):
+            raise InputError(f"desired={desired!r}: the function returns labels, name one of them or a set")
+        given = [] if desired is None else desired if isinstance(desired, set | frozenset | list) else [desired]
+        return cls("multiclass", tuple(sorted({_number(c, desired) for c in given})))
+
+    @property
+    def flat(self) -> bool:
+        """It is."""
+        return True
+
+    def labels(self, z: Tensor) -> Tensor:
+        """The labels, ``(K,)``."""
+        return z[:, 0].round().long()
+
+    def rivals(self, z: Tensor, y0: Tensor, count: int) -> Tensor:
+        """1 or -1, ``(K, 1)``."""
+        labels = self.labels(z)
+        done = labels != y0
+        if self.classes:
+            done = torch.isin(labels, torch.tensor(self.classes, device=z.device))
+        return torch.where(done, -1.0, 1.0).to(z.dtype)[:, None]
+
+    def prediction_loss(self, z: Tensor, y0: Tensor) -> Tensor:
+        """The margin turned round, ``(K,)``; it has no slope."""
+        return -self.margins(z, y0)
+
+    def read(self, z: Tensor) -> list[tuple[Label, float]]:
+        """Each label; that it is said is certain."""
+        return [(int(v), 1.0) for v in self.labels(z).tolist()]
 
 
 def _classes(desired: Desired | None, classes: int) -> tuple[int, ...]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["draw", "gallery", "to_html"]
 
 ADDED, REMOVED, CHANGED, KEPT, NODE = "#1a9850", "#d73027", "#e69f00", "#9a9a9a", "#dfe8f1"
+TARGET = "#3b6fb6"  # the node whose prediction is explained
+SURROUNDINGS = 60  # most nodes of the picture of a node task
 
 
 def _figure(size: tuple[float, float]) -> Figure:
@@ -88,13 +90,16 @@ def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
     graph.add_nodes_from(range(n))
     src, dst = cf.original.edge_index.tolist()
     graph.add_edges_from((i, j) for i, j in zip(src, dst, strict=True) if i != j)
+    if cf.node is not None:
+        graph = graph.subgraph(_surroundings(graph, cf)).copy()
+    nodes = sorted(graph)
     place = _layout(graph)
     removed, added = set(cf.edits.removed), set(cf.edits.added)
     kept = [e for e in graph.edges if e not in removed and (cf.edits.directed or e[::-1] not in removed)]
     graph.add_edges_from(added)
-    dense = n > 60
+    dense = len(nodes) > 60
     size = (70 if dense else 130) if small else (110 if dense else 230)
-    ringed = {e.node for e in cf.edits.features}
+    ringed, targets = {e.node for e in cf.edits.features}, set(cf.targets)
     common = {"ax": axes, "node_size": size}
     nx.draw_networkx_edges(graph, place, kept, edge_color=KEPT, width=0.5 if dense else 1.2, **common)
     nx.draw_networkx_edges(graph, place, list(removed), edge_color=REMOVED, width=2.2, style="--", **common)
@@ -102,18 +107,33 @@ def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
     nx.draw_networkx_nodes(
         graph,
         place,
+        nodes,
         ax=axes,
-        node_size=[size * (2.2 if v in ringed and not dense else 1) for v in range(n)],
-        node_color=NODE,
-        edgecolors=[CHANGED if v in ringed else "#5b6b7b" for v in range(n)],
-        linewidths=[2.4 if v in ringed else 0.7 for v in range(n)],
+        node_size=[size * (2.2 if v in ringed and not dense else 1) for v in nodes],
+        node_color=[TARGET if v in targets else NODE for v in nodes],
+        edgecolors=[CHANGED if v in ringed else "#5b6b7b" for v in nodes],
+        linewidths=[2.4 if v in ringed else 0.7 for v in nodes],
     )
     if not dense:
-        labels = {v: _plain(text) for v, text in _labels(cf).items()}
-        nx.draw_networkx_labels(graph, place, labels, font_size=6.5 if small else 9, ax=axes)
+        for some, colour in ((targets, "white"), (set(nodes) - targets, "black")):
+            labels = {v: _plain(text) for v, text in _labels(cf).items() if v in some}
+            nx.draw_networkx_labels(graph, place, labels, font_size=6.5 if small else 9, font_color=colour, ax=axes)
     axes.set_title(_title(cf), fontsize=8 if small else 11)
     axes.set_axis_off()
     axes.margins(0.08)
+
+
+def _surroundings(graph: nx.Graph, cf: Counterfactual) -> set[int]:
+    """The targets, the ends of edits, and what lies within two hops of them, as far as a picture has room."""
+    inside = set(cf.targets) | {v for pair in (*cf.edits.added, *cf.edits.removed) for v in pair}
+    inside |= {e.node for e in cf.edits.features}
+    plain = graph.to_undirected(as_view=True)
+    for _ in range(2):
+        wider = inside | {u for v in inside for u in plain[v]}
+        if len(wider) > SURROUNDINGS:
+            break
+        inside = wider
+    return inside
 
 
 def _layout(graph: nx.Graph) -> dict[int, Any]:
@@ -154,10 +174,9 @@ def _plain(text: str) -> str:
 
 
 def _title(cf: Counterfactual) -> str:
-    if cf.after is None:
-        return _plain(f"graph {cf.index}: {cf.before.describe(cf.label_names)}\nnot found")
-    before, after = cf.before.describe(cf.label_names), cf.after.describe(cf.label_names)
-    return _plain(f"graph {cf.index}: {before}\n→ {after}")
+    before = cf.before.describe(cf.label_names)
+    after = "not found" if cf.after is None else f"→ {cf.after.describe(cf.label_names)}"
+    return _plain(f"{cf.subject}: {before}\n{after}")
 
 
 def to_html(cf: Counterfactual) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 
-from counteredge.calling import Caller, discrete_inputs, relaxed_inputs, stacked_inputs
+from counteredge.blackbox import BlackBox
+from counteredge.calling import Caller, discrete_inputs, moved_inputs, relaxed_inputs, stacked_inputs
 from counteredge.data import Kind, check_graph, edge_keys
-from counteredge.decision import Decision, Desired, Task
+from counteredge.decision import Decision, Desired, LabelDecision, Task
 from counteredge.descriptors import MATRICES, refresh
 from counteredge.errors import BudgetError, InputError, ModelError
 from counteredge.graphs import GraphBatch
@@ -26,6 +27,8 @@ __all__ = ["Oracle", "Way"]
 MARGIN_TOLERANCE = 1e-5  # a search margin this close to zero (relative to the logits) is not called a flip
 PREDICTED_AT_ONCE = 256  # real graphs stacked into one call of the model
 CACHED_ENTRIES = 400_000  # hidden numbers a pass works on at once: beyond this, memory traffic makes passes slower
+LISTED_ENTRIES = 4_000_000  # the same for passes over edge lists
+LISTED_FROM = 128  # nodes from which on edge lists may be cheaper than dense matrices
 PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
@@ -34,18 +37,20 @@ class Way:
     """How relaxed passes are made for one kind of graph.
 
     Attributes:
-        relax: The relaxation that was measured to be exact; ``None``: real graphs only, no gradients to edges.
+        relax: The relaxation; ``None``: real graphs only, no gradients to edges.
         name: As results show it.
         edges_matter: Whether the prediction depends on edges at all.
+        exact: Whether it was measured to be exact, so that its values count. Otherwise it ranks edges, no more.
     """
 
     relax: DenseTwin | EdgeWeights | None
     name: str
     edges_matter: bool
+    exact: bool = False
 
     @property
-    def exact(self) -> bool:
-        """Whether gradients with respect to edges are to be had."""
+    def ranks(self) -> bool:
+        """Whether gradients with respect to edges are to be had, be they of a relaxation or a guess."""
         return self.relax is not None
 
 
@@ -57,7 +62,8 @@ class Oracle:
     One *call* is one graph evaluated once; the count hangs on the model's own ``forward``.
 
     Args:
-        model: Any module that maps graphs to class logits (or log-probabilities).
+        model: Any module that maps graphs to class logits (or log-probabilities), or a function ``(batch) -> labels or
+            scores`` (:class:`~counteredge.blackbox.BlackBox`).
         forward_fn: ``(model, batch) -> output`` for models with unusual signatures.
         output_fn: Picks the logits out of what the model returns.
         task: ``"multiclass"``, ``"binary"``, ``"multilabel"`` or ``"regression"``; guessed when ``None``.
@@ -68,7 +74,7 @@ class Oracle:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module | Callable[[Batch], Any],
         *,
         forward_fn: Callable[[nn.Module, Batch], Any] | None = None,
         output_fn: Callable[[Any], Tensor] | None = None,
@@ -78,7 +84,9 @@ class Oracle:
         relaxation: str = "auto",
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise InputError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+            if forward_fn is not None or output_fn is not None or relaxation not in ("auto", "none"):
+                raise InputError("forward_fn, output_fn and relaxation= are for modules; a function gets a Batch")
+            model, relaxation = BlackBox(model, single=task == "regression"), "none"
         if relaxation not in ("auto", "dense", "weights", "none"):
             raise InputError(f"relaxation={relaxation!r} is unknown; use auto, dense, weights or none")
         self.model = model
@@ -100,6 +108,8 @@ class Oracle:
         self.free = 0
         self.launches = 0
         self.tally = torch.zeros(3, 0, dtype=torch.long)
+        self.keep_others = 0.0
+        self.partial = False  # whether search passes see a part of what predict sees
 
     # -- sessions ----------------------------------------------------------------------------------------------------
 
@@ -253,14 +263,47 @@ class Oracle:
                 parts.append(self._pass(base, row[part], adj[part], x[part], dense))
         return torch.cat(parts) if parts else adj.new_zeros(0, self.outputs)
 
-    def relaxed(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
-        """Outputs with gradients to ``adj`` (where :meth:`way` is exact) and ``x``. Shapes as :meth:`logits`."""
+    def moved(self, base: GraphBatch, row: Tensor, adj: Tensor, which: Tensor, x: Tensor, pair: Tensor) -> Tensor:
+        """Outputs at states after one more move each, as edge lists; see :func:`~counteredge.calling.moved_inputs`.
+
+        Shapes:
+            returns ``(len(which), C)``.
+        """
+        parts = []
+        arcs = int(base.adj.sum((1, 2)).max()) + base.nodes
+        step = max(1, min(self.memory // 64, LISTED_ENTRIES) // (arcs * max(self.caller.width, base.x.shape[2])))
+        with torch.no_grad():
+            for s in range(0, len(which), step):
+                part = slice(s, s + step)
+                self._add(0, base.ids[row[which[part]]])
+                inputs = moved_inputs(base, row, adj, which[part], x[part], pair[part])
+                parts.append(self._shaped(self.caller(inputs, self.precision), inputs.graphs).to(torch.float64))
+        return torch.cat(parts) if parts else adj.new_zeros(0, self.outputs)
+
+    def lists_pay(self, base: GraphBatch) -> bool:
+        """Whether edge lists are the cheaper way to evaluate single moves: graphs that are large and sparse."""
+        density = float(base.adj.sum() / base.mask.sum() / base.nodes)
+        return base.nodes >= LISTED_FROM and density < 0.1 and self._follows is None and self.caller.takes_batch
+
+    def relaxed(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, *, ranking: bool = False) -> Tensor:
+        """Outputs with gradients to ``adj`` (where :meth:`way` is exact) and ``x``. Shapes as :meth:`logits`.
+
+        With ``ranking`` an approximate way has gradients to ``adj`` too; its values then are guesses as well.
+        """
         with torch.enable_grad():
-            z = self._pass(base, row, adj, x, True)
+            z = self._pass(base, row, adj, x, ranking or self.way(base).exact)
         ids = base.ids[row]
         if z.requires_grad:
             z.register_hook(lambda g: self._add(1, ids))  # type: ignore[no-untyped-call]
         return z
+
+    def disturbance(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
+        """Extra cost of an answer, in edits, for what it does besides: nothing for a graph's prediction, ``(K,)``."""
+        return torch.zeros(len(row), dtype=torch.float64)
+
+    def soft_loss(self) -> Tensor | float:
+        """The same as a loss, of the graphs in the last relaxed pass."""
+        return 0.0
 
     def chunk(self, base: GraphBatch, *, gradients: bool = False) -> int:
         """How many candidates of this batch one pass may hold.
@@ -286,6 +329,8 @@ class Oracle:
 
     def tolerance(self, z: Tensor) -> Tensor:
         """How far below zero a search margin must lie to count as a flip, ``(K,)``."""
+        if isinstance(self.decision, LabelDecision):
+            return torch.zeros_like(z[:, 0])  # outputs are names, not sizes
         return MARGIN_TOLERANCE * z.abs().amax(1).clamp(min=1.0)
 
     def _add(self, which: int, ids: Tensor) -> None:
@@ -327,7 +372,7 @@ class Oracle:
             return out
         raise ModelError(
             f"the model returned shape {tuple(out.shape)} for {graphs} graph(s): expected one row of logits a graph. "
-            "Node-level models are not supported here; pick the output with output_fn= if it is a different thing"
+            "For a node-level model pass node=; pick the output with output_fn= if it is a different thing"
         )
 
     # -- the probe ---------------------------------------------------------------------------------------------------
@@ -339,18 +384,29 @@ class Oracle:
         self._ways, self._follows = {}, None
         raw = self._first(g)
         self.outputs = raw.shape[1]
-        self.decision = Decision.infer(self.outputs, *self._asked)
+        self.decision = self._decide(self.outputs)
         base = GraphBatch.from_graphs([g])
         row, adj = _probe_states(base)
         self._precise(base, row, adj, base.x.expand(len(row), -1, -1), raw)
         self.exact, self.relaxation = self.way(base).exact, self.way(base).name
 
+    def _decide(self, outputs: int) -> Decision:
+        if not isinstance(self.model, BlackBox):
+            return Decision.infer(outputs, *self._asked)
+        task, desired = self._asked
+        if not self.model.says_labels:
+            return replace(Decision.infer(outputs, task, desired), probabilities=True)
+        if task not in (None, "multiclass"):
+            raise InputError(f"task={task!r}, but the function returns labels: give scores, or leave task at None")
+        return LabelDecision.of(desired)
+
     def way(self, base: GraphBatch) -> Way:
         """How relaxed passes over graphs of this kind are made, measured on one of them."""
         if base.kind not in self._ways:
-            seen = self.seen
+            seen, backward = self.seen, self.seen_backward
             self._ways[base.kind] = self._measure(base.kind, base.graphs[0])
             self.free += self.seen - seen
+            self.seen_backward = backward
         return self._ways[base.kind]
 
     def _measure(self, kind: Kind, g: Data) -> Way:
@@ -370,23 +426,43 @@ class Oracle:
             except (ValueError, RuntimeError, KeyError, IndexError, TypeError):
                 continue
             if bool(((z - real).abs() <= PROBE_TOLERANCE[self.precision] * real.abs().clamp(min=1.0)).all()):
-                return Way(way, f"exact ({build.name})", matter)
+                return Way(way, f"exact ({build.name})", matter, exact=True)
         if self._wanted not in ("auto", "none"):
             raise ModelError(f"relaxation={self._wanted!r} is not exact for this model; leave it at 'auto'")
-        return Way(None, "none", matter)
+        guess = self._approximate(base, row, adj, x) if self._wanted == "auto" else None
+        return Way(guess, "none" if guess is None else f"approximate ({guess.name})", matter)
 
-    def _first(self, g: Data) -> Tensor:
-        """The first prediction of a model that nobody has called yet; errors become advice."""
+    def _approximate(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> EdgeWeights | None:
+        """Edge weights that have gradients although their values, or what lies between them, are not the model's."""
+        leaf = adj.clone().requires_grad_()
+        try:
+            way = EdgeWeights(self.model, strict=False)
+            with torch.enable_grad():
+                z = self._run(base, row, leaf, x, way)
+                torch.autograd.grad(z.sum(), leaf)
+        except (ValueError, RuntimeError, KeyError, IndexError, TypeError):
+            return None
+        return way if bool(torch.isfinite(z).all()) else None
+
+    def _ask(self, g: Data) -> Tensor:
+        """What a model that nobody has called yet says of one graph; errors become advice."""
         with torch.no_grad():
             try:
-                raw = self.caller(stacked_inputs([g], self._edge_keys))
-                again = self.caller(stacked_inputs([g], self._edge_keys))
+                return self.caller(stacked_inputs([g], self._edge_keys))
             except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError) as e:
+                if isinstance(self.model, BlackBox):
+                    if isinstance(e, ModelError):
+                        raise
+                    raise ModelError(f"the function failed on a batch of one graph: {type(e).__name__}: {e}") from e
                 raise ModelError(
                     f"calling the model on a graph with x {tuple(g.x.shape)} {g.x.dtype} failed: {e}. Arguments are "
                     f"taken from forward({', '.join(self.caller.names)}); pass forward_fn=lambda model, batch: ... "
                     "if that is not how it is called"
                 ) from e
+
+    def _first(self, g: Data) -> Tensor:
+        """The first prediction, and whether it is one."""
+        raw, again = self._ask(g), self._ask(g)
         if not torch.equal(raw, again) and not bool(torch.isnan(raw).any()):
             raise ModelError("the model answers differently on the same graph in eval mode; it must be deterministic")
         squeezed = raw.dim() == 1 and raw.shape[0] == g.x.shape[0] > 1 and self.caller.takes_batch
@@ -395,8 +471,8 @@ class Oracle:
                 squeezed = self.caller(stacked_inputs([g, g], self._edge_keys)).dim() == 1
         if squeezed or (raw.dim() == 2 and raw.shape[0] == g.x.shape[0] > 1):
             raise ModelError(
-                f"the model returned {raw.shape[0]} rows for one graph with {g.x.shape[0]} nodes: node-level models "
-                "are not supported here, only models with one prediction a graph"
+                f"the model returned {raw.shape[0]} rows for one graph with {g.x.shape[0]} nodes: it predicts "
+                "nodes. Say which one to explain with node=, or give a model with one prediction a graph"
             )
         if raw.numel() == 0 or raw.dim() > 2 or (raw.dim() == 2 and raw.shape[0] != 1):
             raise ModelError(f"the model returned shape {tuple(raw.shape)} for one graph: expected (1, C)")

@@ -13,6 +13,7 @@ from counteredge.data import content_key
 from counteredge.edits import EditSet, apply_all
 from counteredge.engine.exhaustive import edge_lower_bounds
 from counteredge.errors import InputError
+from counteredge.nodes import NodeOracle, Targets
 from counteredge.oracle import Oracle
 from counteredge.results import Counterfactual
 from counteredge.schema import FeatureSchema
@@ -48,7 +49,8 @@ def certify(model: nn.Module, counterfactual: Counterfactual, *, edges: int = 2,
     n = len(counterfactual.original.x)
     if n > ENUMERABLE[edges]:
         raise InputError(f"the graph has {n} nodes; {edges} flips are enumerated up to {ENUMERABLE[edges]}")
-    (bound,) = edge_lower_bounds(model, [counterfactual.original], edges, _follow(counterfactual), **options)
+    oracle, graph = _asked(model, counterfactual, options)
+    (bound,) = edge_lower_bounds(oracle, [graph], edges, _follow(counterfactual))
     counterfactual.certified_lower_bound = bound
     return bound
 
@@ -131,12 +133,21 @@ def robustness(
 
 def _margins(model: nn.Module, cf: Counterfactual, sets: Sequence[EditSet], options: dict[str, Any]) -> Tensor:
     """The untouched model's margins at the graph edited by each of the sets, ``(len(sets),)``."""
-    graphs: list[Data] = apply_all(sets, [cf.original] * len(sets), _follow(cf))
-    oracle = Oracle(model, **options)
-    with oracle.session([cf.original]):
-        y0 = oracle.decision.labels(oracle.predict([cf.original]))
+    oracle, graph = _asked(model, cf, options)
+    graphs = apply_all(sets, [graph] * len(sets), _follow(cf))
+    with oracle.session([graph]):
+        y0 = oracle.decision.labels(oracle.predict([graph]))
         z = oracle.predict(graphs)
         return oracle.decision.margins(z, y0.expand(len(sets), *y0.shape[1:]))
+
+
+def _asked(model: nn.Module, cf: Counterfactual, options: dict[str, Any]) -> tuple[Oracle, Data]:
+    """What is asked about the prediction that was explained, and the graph as it is given to it."""
+    if cf.node is None:
+        return Oracle(model, **options), cf.original
+    oracle = NodeOracle(model, cf.original, Targets((cf.targets,), True), **options)
+    (graph,) = oracle.prepare(additions=False, whole=True)
+    return oracle, graph
 
 
 def _follow(cf: Counterfactual) -> FeatureSchema | None:

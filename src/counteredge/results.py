@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Calls", "Counterfactual", "Prediction", "read_jsonl", "write_jsonl"]
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class Counterfactual:
         certified_lower_bound: ``k`` when enumeration proved that no set of fewer than ``k`` edge flips suffices.
         calls: Oracle calls.
         seconds: Wall time of the graph's batch, divided by the graphs in it.
-        relaxation: Which relaxed pass proposed edits, as measured: ``exact (dense)``, ``exact (weights)``, ``none``.
+        relaxation: Which relaxed pass proposed edits, as measured: ``exact (dense)``, ``exact (weights)``,
+            ``approximate (weights)`` (it ranked edges, no more) or ``none``.
         explainer: Name of the method.
         preset: Its preset.
         seed: Its seed.
@@ -88,6 +89,10 @@ class Counterfactual:
             where there are none.
         valid_refreshed: Whether the edits flip the untouched model when such columns are those of the edited graph.
         valid_frozen: Whether they do when such columns keep what they hold.
+        node: The node whose prediction is explained, or the nodes that were to change together; ``None`` when it is
+            the graph's.
+        collateral: Other nodes whose predicted label changes with the edits (node tasks).
+        ball: How many nodes the search looked at (node tasks); the answer is checked on the full graph.
     """
 
     index: int
@@ -113,11 +118,26 @@ class Counterfactual:
     structural: Literal["refreshed", "frozen"] | None = None
     valid_refreshed: bool | None = None
     valid_frozen: bool | None = None
+    node: int | tuple[int, ...] | None = None
+    collateral: tuple[int, ...] = ()
+    ball: int | None = None
 
     def __post_init__(self) -> None:
         # without such columns both are the same question
         self.valid_refreshed = self.found if self.valid_refreshed is None else self.valid_refreshed
         self.valid_frozen = self.found if self.valid_frozen is None else self.valid_frozen
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """The nodes that are explained; none where it is the graph."""
+        return self.node if isinstance(self.node, tuple) else () if self.node is None else (self.node,)
+
+    @property
+    def subject(self) -> str:
+        """What was explained, for people: ``graph 3``, ``node 17``, ``nodes 3, 17``."""
+        if not self.targets:
+            return f"graph {self.index}"
+        return f"node{'s' if len(self.targets) > 1 else ''} {', '.join(map(str, self.targets))}"
 
     @property
     def edit_ratio(self) -> float:
@@ -131,7 +151,7 @@ class Counterfactual:
         return self.edits.edge_count / (n + edges)
 
     def __str__(self) -> str:
-        head = f"Counterfactual of graph {self.index} ({self.explainer}, {self.preset}): "
+        head = f"Counterfactual of {self.subject} ({self.explainer}, {self.preset}): "
         head += self.before.describe(self.label_names)
         if not self.found or self.after is None:
             return f"{head} -> not found: {self.reason}\n  {self.calls.forward} oracle calls, {self.seconds:.2f} s"
@@ -144,6 +164,9 @@ class Counterfactual:
         minimal = {True: ", one-minimal", False: ", not minimal", None: ""}[self.minimal]
         proofs = {2: ", no single edge flip suffices (enumerated)", 3: ", no two edge flips suffice (enumerated)"}
         proof = proofs.get(self.certified_lower_bound or 0, "")
+        if self.collateral:
+            shown = [*map(str, self.collateral[:12]), *(["..."] if len(self.collateral) > 12 else [])]
+            lines.append(f"  other predictions that change ({len(self.collateral)}): {', '.join(shown)}")
         lines.append(f"  {count}{minimal}{proof}; {self.calls.forward} oracle calls, {self.seconds:.2f} s")
         return "\n".join(lines)
 
@@ -193,6 +216,9 @@ class Counterfactual:
             "structural": self.structural,
             "valid_refreshed": self.valid_refreshed,
             "valid_frozen": self.valid_frozen,
+            "node": list(self.node) if isinstance(self.node, tuple) else self.node,
+            "collateral": list(self.collateral),
+            "ball": self.ball,
             "calls": vars(self.calls),
             "relaxation": self.relaxation,
             "schema": None if self.schema is None else self.schema.to_dict(),
@@ -232,7 +258,7 @@ class Counterfactual:
         edits = EditSet.from_dict(value["edits"])
         calls = value["calls"]
         schema = None if value["schema"] is None else FeatureSchema.from_dict(value["schema"])
-        structural = value.get("structural")
+        structural, node = value.get("structural"), value.get("node")
         return cls(
             index=value["index"],
             original=original,
@@ -257,6 +283,9 @@ class Counterfactual:
             structural=structural,
             valid_refreshed=value.get("valid_refreshed"),
             valid_frozen=value.get("valid_frozen"),
+            node=tuple(node) if isinstance(node, list) else node,
+            collateral=tuple(value.get("collateral", ())),
+            ball=value.get("ball"),
         )
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -60,6 +60,11 @@ class Column:
 class FeatureSchema:
     """The meaning of every column of ``x``, in order.
 
+    Args:
+        columns: One entry a column of ``x``.
+        edge_names: What the columns of ``edge_attr`` are called, in order, for example ``("single", "double",
+            "triple", "aromatic")``; empty when nobody said. Only the chemistry of an edit space reads them.
+
     Example:
         >>> schema = FeatureSchema.onehot(["C", "N", "O"])
         >>> schema.width, schema.columns[1].name
@@ -67,6 +72,7 @@ class FeatureSchema:
     """
 
     columns: tuple[Column, ...]
+    edge_names: tuple[str, ...] = field(default=(), compare=False)  # of other data than the columns are
 
     @property
     def width(self) -> int:
@@ -187,12 +193,11 @@ class FeatureSchema:
 
     def as_numbers(self) -> FeatureSchema:
         """The same columns read as plain numbers without bounds, as the paper's variants treat them."""
-        return FeatureSchema(
-            tuple(
-                Column("continuous", lo=float("-inf"), hi=float("inf"), name=c.name, derived=c.derived)
-                for c in self.columns
-            )
+        numbers = tuple(
+            Column("continuous", lo=float("-inf"), hi=float("inf"), name=c.name, derived=c.derived)
+            for c in self.columns
         )
+        return replace(self, columns=numbers)
 
 
 def _bound(value: float) -> float | None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from counteredge.chemistry import Chemistry, new_bonds
 from counteredge.data import NewEdges
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
@@ -42,6 +43,10 @@ class EditSpace:
             a function ``(data, name) -> values``, one row for all or ``(n, n, ...)``. A weight is always 1.
         keep_connected: An answer has no more connected components than its graph.
         max_degree: Most neighbours of a node in an answer; a node that has more may keep as many as it has.
+        chemistry: ``"valence"``: an answer is a molecule that RDKit sanitises and reads back from its SMILES, see
+            :func:`counteredge.chemistry.valid_molecule`; where the original is none, no atom is worse off than in it.
+            New edges are single bonds unless ``new_edges`` is a function; columns named ``hydrogens`` and ``aromatic``
+            are no targets of edits, since the bonds say as much. Needs ``counteredge[mol]``.
         add_cost: Cost of one insertion: a number or a function ``data -> (n, n)`` tensor.
         remove_cost: Cost of one deletion, likewise.
         feature_cost: Cost of one feature edit: a number or one number a column.
@@ -70,6 +75,7 @@ class EditSpace:
     new_edges: NewEdges = "mode"
     keep_connected: bool = False
     max_degree: int | None = None
+    chemistry: Literal["valence"] | None = None
     add_cost: float | PerGraph = 1.0
     remove_cost: float | PerGraph = 1.0
     feature_cost: float | Sequence[float] = 1.0
@@ -79,6 +85,8 @@ class EditSpace:
     def __post_init__(self) -> None:
         if self.structural not in (None, "refreshed", "frozen"):
             raise InputError(f"structural={self.structural!r} is unknown; use 'refreshed' or 'frozen'")
+        if self.chemistry not in (None, "valence"):
+            raise InputError(f"chemistry={self.chemistry!r} is unknown; use 'valence', or None")
         if not callable(self.new_edges) and self.new_edges not in ("mode", "mean", "zero"):
             raise InputError(f"new_edges={self.new_edges!r} is unknown; use 'mode', 'mean', 'zero' or a function")
         if self.max_degree is not None and (not isinstance(self.max_degree, int) or self.max_degree < 0):
@@ -107,6 +115,10 @@ class EditSpace:
         if not (edits is None or isinstance(edits, str)) or edits not in names:
             raise InputError(f"edits={edits!r} is unknown; use 'edges', 'features', 'both' or an EditSpace")
         return names[edits]
+
+    def edge_policy(self, schema: FeatureSchema) -> NewEdges:
+        """What inserted edges get: ``new_edges``, or single bonds where chemistry is asked for."""
+        return new_bonds(schema, self.new_edges) if self.chemistry else self.new_edges
 
     def allowed(self, batch: GraphBatch, schema: FeatureSchema) -> Allowed:
         """Spell the space out for a batch.
@@ -150,6 +162,9 @@ class EditSpace:
         if self.structural != "frozen":
             columns[list(schema.derived)] = False
         columns[list(self.frozen_features)] = False
+        chemistry = Chemistry(batch, schema) if self.chemistry else None
+        if chemistry is not None:
+            columns[list(chemistry.columns.following)] = False
         if not self.features or not batch.x.is_floating_point():
             columns[:] = False
         prices = torch.as_tensor(self.feature_cost, dtype=like.dtype, device=like.device)
@@ -173,6 +188,7 @@ class EditSpace:
             fall=fall.to(like.device),
             keep_connected=self.keep_connected,
             max_degree=self.max_degree,
+            chemistry=chemistry,
         )
 
     def _free(self, schema: FeatureSchema, other: str) -> Tensor:
@@ -247,6 +263,7 @@ class Allowed:
         schema: Meaning of the columns.
         rise, fall: Columns whose numbers may go up, and down.
         keep_connected, max_degree: See :class:`EditSpace`.
+        chemistry: Judges answers as molecules; ``None`` when they need not be any.
 
     Shapes:
         flip, cost, gamma: ``(B, n, n)``; features: ``(B, n, f)``; feature_cost, rise, fall: ``(f,)``.
@@ -262,12 +279,22 @@ class Allowed:
     fall: Tensor
     keep_connected: bool = False
     max_degree: int | None = None
+    chemistry: Chemistry | None = None
 
-    def legal(self, batch: GraphBatch, row: Tensor, adj: Tensor) -> Tensor:
+    def legal(
+        self, batch: GraphBatch, row: Tensor, adj: Tensor, x: Tensor | None = None, among: Tensor | None = None
+    ) -> Tensor:
         """Whether edited graphs keep what can only be judged of a graph as a whole, ``(S,)``.
 
+        Args:
+            batch: The original graphs.
+            row: Which of them each comes from.
+            adj: The edges of each.
+            x: The features of each; the original ones when ``None``.
+            among: Which are worth a costly look, ``False`` is said of the others then; all when ``None``.
+
         Shapes:
-            row: ``(S,)``, which graph each comes from; adj: ``(S, n, n)``.
+            row, among: ``(S,)``; adj: ``(S, n, n)``; x: ``(S, n, f)``.
         """
         legal = torch.ones(len(row), dtype=torch.bool, device=adj.device)
         if self.max_degree is not None:
@@ -276,6 +303,9 @@ class Allowed:
         if self.keep_connected:
             before, after = (_components(_undirected(a), batch.mask[row]) for a in (batch.adj[row], adj))
             legal &= after <= before
+        if self.chemistry is not None:
+            worth = legal if among is None else legal & among
+            legal = self.chemistry.legal(row, adj, batch.x[row] if x is None else x, worth)
         return legal
 
 

@@ -7,7 +7,8 @@ import torch
 from torch_geometric.nn import global_mean_pool
 
 import counteredge as ce
-from counteredge.engine.descent import DescentOptions, noise_like
+from counteredge.engine.descent import DescentOptions
+from counteredge.engine.draws import noise_like
 from counteredge.testing import sample_graphs, sample_model, sample_schema
 
 NUMBERS = sample_schema().as_numbers()
@@ -38,7 +39,7 @@ def naive_algorithm_1(model, g, features, gamma=0.0, seed=0, K=50, alpha=0.1, be
         return judge.dense[0](global_mean_pool(h, torch.zeros(n, dtype=torch.long)))[0]
 
     y = int(oracle(a, x).argmax())
-    noise = noise_like((g,), n, n, seed, 0)[0]
+    noise = noise_like((g,), n, None, seed, 0)[0]
     p = a + 0.1 * noise + gamma * (1 - a)
     v = torch.ones_like(x)
     best, best_distance = None, float("inf")
@@ -138,10 +139,10 @@ def test_options_are_checked():
 
 def test_noise_depends_on_graph_seed_and_restart_only():
     a, b = sample_graphs(2)
-    alone = noise_like((a,), 8, 8, 0, 0)[0]
-    batched = noise_like((b, a), 12, 12, 0, 0)[1]
+    alone = noise_like((a,), 8, None, 0, 0)[0]
+    batched = noise_like((b, a), 12, None, 0, 0)[1]
     n = a.num_nodes
     assert torch.equal(alone[:n, :n], batched[:n, :n])
-    assert not torch.equal(alone, noise_like((a,), 8, 8, 1, 0)[0])
-    assert not torch.equal(alone, noise_like((a,), 8, 8, 0, 1)[0])
+    assert not torch.equal(alone, noise_like((a,), 8, None, 1, 0)[0])
+    assert not torch.equal(alone, noise_like((a,), 8, None, 0, 1)[0])
     assert batched[n:].abs().sum() == 0

@@ -101,8 +101,9 @@ def test_target_class_is_reached():
 def test_escalation_answers_what_greedy_leaves_open():
     """With the greedy stage held to one edit, mask descents take over, and their answers are shrunk."""
     model, graphs = sample_model(), sample_graphs(24)
-    short = ce.XPlore(depth=1, restarts=0).explain(model, graphs, edits=SPACE, progress=False)
-    longer = ce.XPlore(depth=1, restarts=8).explain(model, graphs, edits=SPACE, progress=False)
+    held = {"depth": 1, "endpoints": 0, "exhaust": 0}
+    short = ce.XPlore(restarts=0, **held).explain(model, graphs, edits=SPACE, progress=False)
+    longer = ce.XPlore(restarts=8, **held).explain(model, graphs, edits=SPACE, progress=False)
     gained = [c for a, c in zip(short, longer, strict=True) if c.found and not a.found]
     assert gained
     assert all(c.stage == "descent" and c.minimal for c in gained)

@@ -1,7 +1,10 @@
 """The published contract, over every registered explainer in all its presets."""
 
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.aggr import MaxAggregation
+
 import counteredge as ce
-from counteredge.testing import ExplainerContract
+from counteredge.testing import ExplainerContract, sample_model
 
 
 def test_every_registered_explainer_has_a_contract_here():
@@ -38,3 +41,19 @@ class TestPaperShrunk(ExplainerContract):
 
     def make(self, **options):
         return ce.XPlore("paper", features="gating", shrink=True, **options)
+
+
+class TestApproximate(TestMinimal):
+    """The same model with max aggregation: edges are ranked by a way that is not exact."""
+
+    least_found = 0.5
+
+    def run(self, graphs=None, model=None, **options):
+        model = model or sample_model()
+        for m in model.modules():
+            if isinstance(m, MessagePassing):
+                m.aggr_module = MaxAggregation().train(m.training)
+        answers = super().run(graphs, model, **options)
+        for cf in answers if isinstance(answers, list) else [answers]:
+            assert cf.relaxation == "approximate (weights)"
+        return answers

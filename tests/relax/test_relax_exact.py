@@ -12,11 +12,15 @@ from torch_geometric.nn import (
     GATConv,
     GATv2Conv,
     GCNConv,
+    GENConv,
     GINConv,
     GINEConv,
     GraphConv,
     MessagePassing,
+    MFConv,
+    PNAConv,
     SAGEConv,
+    SAGPooling,
     SGConv,
     TAGConv,
     TopKPooling,
@@ -24,11 +28,16 @@ from torch_geometric.nn import (
     global_add_pool,
 )
 
+import counteredge as ce
 from counteredge.data import is_directed
+from counteredge.engine.moves import State
+from counteredge.engine.search import Budget, Search
 from counteredge.errors import ModelError
 from counteredge.graphs import GraphBatch
 from counteredge.oracle import Oracle
-from counteredge.relax import DenseTwin, EdgeWeights
+from counteredge.relax import DenseTwin, EdgeWeights, flips
+from counteredge.schema import FeatureSchema
+from counteredge.space import EditSpace
 
 F, H = 3, 4
 
@@ -50,14 +59,26 @@ class Net(nn.Module):
 
 
 class Pooled(nn.Module):
-    def __init__(self, ratio=0.5):
+    def __init__(self, ratio=0.5, pool=TopKPooling):
         super().__init__()
-        self.a, self.pool, self.b = GCNConv(F, H), TopKPooling(H, ratio), GCNConv(H, 2)
+        self.a, self.pool, self.b = GCNConv(F, H), pool(H, ratio), GCNConv(H, 2)
         self.double().eval()
 
     def forward(self, x, edge_index, batch):
         x, edge_index, _, batch, _, _ = self.pool(self.a(x, edge_index), edge_index, None, batch)
         return global_add_pool(self.b(x, edge_index), batch)
+
+
+class Improved(nn.Module):
+    """GCN(improved=True) has a dense twin, GAT needs weights, with which PyG fills in another self-loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.lin = GCNConv(F, H, improved=True), GATConv(H, H), nn.Linear(H, 2)
+        self.double().eval()
+
+    def forward(self, x, edge_index, batch):
+        return self.lin(global_add_pool(self.b(self.a(x, edge_index).tanh(), edge_index).tanh(), batch))
 
 
 def gin(a, b):
@@ -200,8 +221,9 @@ def test_exact_with_edge_attributes(layer, loops):
     for g in graphs:
         sums = g.edge_index.sum(0)
         g.edge_attr = torch.stack([(sums % 3).double(), (sums % 2).double()], 1)
-    oracle = Oracle(Attributed(ATTRIBUTED[layer]), relaxation="weights")
+    oracle = Oracle(Attributed(ATTRIBUTED[layer]))
     with oracle.session(graphs):
+        assert oracle.relaxation == "exact (weights)"
         assert worst_error(oracle, GraphBatch.from_graphs(graphs)) < 1e-9
 
 
@@ -308,21 +330,70 @@ def test_gradients_are_finite_without_any_edge(layer):
             assert torch.isfinite(slope).all()
 
 
+def search_over(oracle, graphs):
+    base = GraphBatch.from_graphs(graphs)
+    allowed = EditSpace().allowed(base, FeatureSchema.infer([g.x for g in graphs]))
+    return Search(oracle, base, allowed, oracle.predict(graphs, range(len(graphs))), Budget(), None, lambda n: None)
+
+
+@pytest.mark.parametrize("edges", [True, False], ids=["isolated node", "no edges"])
+@pytest.mark.parametrize("layer", [*sorted(WEIGHTS), "gine"])
+def test_gradients_by_weights_are_finite_where_they_are_used(layer, edges):
+    """PyG's normalisation has no derivative at a node without edges: only the pairs there are NaN, the ranking none."""
+    torch.manual_seed(0)
+    g = sample(0, 6, loops=False)
+    if not edges:
+        g = Data(x=g.x, edge_index=torch.zeros(2, 0, dtype=torch.long))
+    if layer == "gine":
+        g.edge_attr = torch.ones(g.edge_index.shape[1], 2, dtype=torch.float64)
+        model = Attributed(ATTRIBUTED["gine"])
+    else:
+        model = Net(WEIGHTS[layer])
+    oracle = Oracle(model, relaxation="weights")
+    with oracle.session([g]):
+        search = search_over(oracle, [g])
+        base = search.base
+        adj, x = base.adj.clone().requires_grad_(), base.x.clone().requires_grad_()
+        z = oracle.relaxed(base, torch.zeros(1, dtype=torch.long), adj, x)
+        slopes = torch.autograd.grad(z[:, 0].sum(), [adj, x])
+        degree = base.adj[0].sum(0)
+        alone = (degree[:, None] == 0) | (degree[None, :] == 0)
+        assert torch.isfinite(slopes[0][0][~alone]).all()
+        assert not edges or (slopes[0][0][~alone & ~torch.eye(6, dtype=torch.bool)] != 0).any()
+        assert torch.isfinite(slopes[1]).all()
+        score, _ = search.rank(State.start(base, torch.tensor([0])))
+        assert torch.isfinite(score[search.moves.open(State.start(base, torch.tensor([0])))]).all()
+
+
 # -- falling back -----------------------------------------------------------------------------------------------------
 
-NOT_EXACT = {
+PNA = {"aggregators": ["mean", "min", "max", "std"], "scalers": ["identity", "amplification"]}
+RANKED = {
     "sage max": lambda: Net(with_options(SAGEConv, aggr="max")),
-    "topk": Pooled,
+    "sage several": lambda: Net(with_options(SAGEConv, aggr=["mean", "max"])),
+    "graphconv max": lambda: Net(with_options(GraphConv, aggr="max")),
+    "graphconv max, weighted": lambda: Net(with_options(GraphConv, aggr="max"), weighted=True),
+    "pna": lambda: Net(with_options(PNAConv, deg=torch.tensor([1, 2, 3, 2]), **PNA)),
+    "gen": lambda: Net(GENConv),
+    "mf": lambda: Net(with_options(MFConv, max_degree=4)),
+    "gat max": lambda: Net(with_options(GATConv, aggr="max")),
+    "gcn improved beside gat": Improved,
 }
+NOT_EXACT = {**RANKED, "topk": Pooled, "sag": lambda: Pooled(pool=SAGPooling)}
+
+
+def on_some(kind):
+    weight = "weighted" in kind
+    return [sample(s, 6, weight=weight, loops=False) for s in range(2)]
 
 
 @pytest.mark.parametrize("kind", sorted(NOT_EXACT))
 def test_the_probe_falls_back(kind):
     torch.manual_seed(0)
-    graphs = [sample(s, 6) for s in range(2)]
+    graphs = on_some(kind)
     oracle = Oracle(NOT_EXACT[kind]())
     with oracle.session(graphs):
-        assert (oracle.relaxation, oracle.exact) == ("none", False)
+        assert (oracle.relaxation, oracle.exact) == ("approximate (weights)" if kind in RANKED else "none", False)
         base = GraphBatch.from_graphs(graphs)
         assert worst_error(oracle, base) < 1e-9  # relaxed() then runs on the really edited graph
         x = base.x.clone().requires_grad_()
@@ -331,6 +402,117 @@ def test_the_probe_falls_back(kind):
         g_adj, g_x = torch.autograd.grad(z.sum(), [adj, x], allow_unused=True)
         assert g_adj is None
         assert torch.isfinite(g_x).all()
+
+
+@pytest.mark.parametrize("kind", sorted(RANKED))
+def test_an_approximate_way_ranks_present_edges_and_absent_pairs(kind):
+    torch.manual_seed(0)
+    graphs = on_some(kind)
+    oracle = Oracle(RANKED[kind]())
+    with oracle.session(graphs):
+        search = search_over(oracle, graphs)
+        start = State.start(search.base)
+        score, _ = search.rank(start)
+        score = score[:, : search.moves.pairs]
+        present = search.base.adj[:, search.moves.i, search.moves.j] > 0
+        for some in (present, ~present & torch.isfinite(score)):
+            assert torch.isfinite(score[some]).all()
+            assert (score[some] != 0).any()
+
+
+@pytest.mark.parametrize("kind", ["sage max", "sage several", "graphconv max, weighted", "pna", "gen"])
+def test_differences_of_single_edges_are_exact_in_one_layer(kind):
+    """Without a nonlinearity behind the layer, a pair's score is what flipping it really does."""
+
+    class Single(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.conv, self.lin, self.weighted = inner.convs[0], inner.lin, inner.weighted
+
+        def forward(self, x, edge_index, batch, edge_weight=None):
+            h = self.conv(x, edge_index, edge_weight) if self.weighted else self.conv(x, edge_index)
+            return self.lin(global_add_pool(h, batch))
+
+    torch.manual_seed(0)
+    graphs = [sample(s, 6, directed=True, weight="weighted" in kind) for s in range(2)]
+    inner = RANKED[kind]()
+    if kind == "gen":
+        inner.convs[0].mlp = nn.Linear(H, H).double()
+    oracle = Oracle(Single(inner))
+    with oracle.session(graphs):
+        assert oracle.relaxation == "approximate (weights)"
+        base = GraphBatch.from_graphs(graphs, directed=True)
+        row = torch.arange(2)
+        adj = base.adj.clone().requires_grad_()
+        z = oracle.relaxed(base, row, adj, base.x, ranking=True)
+        assert torch.allclose(z, oracle.logits(base, row, base.adj, base.x), atol=1e-12)
+        (slope,) = torch.autograd.grad(z[:, 0].sum(), adj)
+        for b, i, j in (~torch.eye(6, dtype=torch.bool)).expand(2, 6, 6).nonzero().tolist():
+            flipped = base.adj.clone()
+            flipped[b, i, j] = 1 - flipped[b, i, j]
+            real = (oracle.logits(base, row, flipped, base.x) - z.detach())[b, 0]
+            assert float(slope[b, i, j] * (flipped - base.adj)[b, i, j]) == pytest.approx(float(real), abs=1e-9)
+
+
+def test_differences_do_not_depend_on_how_many_are_made_at_once(monkeypatch):
+    torch.manual_seed(0)
+    model, graphs = RANKED["pna"](), on_some("pna")
+    found = []
+    for most in (flips.NUMBERS_AT_ONCE, 1):
+        monkeypatch.setattr(flips, "NUMBERS_AT_ONCE", most)
+        oracle = Oracle(model)
+        with oracle.session(graphs):
+            found.append(search_over(oracle, graphs).rank(State.start(GraphBatch.from_graphs(graphs)))[0])
+    assert torch.equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("kind", ["sage max", "mf", "pna"])
+def test_an_approximate_way_is_trusted_with_nothing_but_ranking(kind):
+    torch.manual_seed(0)
+    graphs = on_some(kind)
+    oracle = Oracle(RANKED[kind]())
+    with oracle.session(graphs):
+        base = GraphBatch.from_graphs(graphs)
+        row, adj, x = edited(base, 8, 0)
+        real = torch.cat([oracle.predict([base.to_data(r, adj[k], x[k])]) for k, r in enumerate(row.tolist())])
+        assert torch.allclose(oracle.logits(base, row, adj, x), real, atol=1e-9)
+        leaf, x = base.adj.clone().requires_grad_(), base.x.clone().requires_grad_()
+        z = oracle.relaxed(base, torch.arange(2), leaf, x)
+        assert torch.autograd.grad(z.sum(), [leaf, x], allow_unused=True)[0] is None
+    for forced in ("none", "dense", "weights"):
+        oracle = Oracle(RANKED[kind](), relaxation=forced)
+        if forced == "none":
+            with oracle.session(graphs):
+                assert oracle.relaxation == "none"
+        else:
+            with pytest.raises(ModelError, match="is not exact"), oracle.session(graphs):
+                pass
+
+
+@pytest.mark.parametrize("kind", sorted(RANKED))
+def test_an_approximate_way_needs_fewer_calls_and_misses_nothing(kind):
+    torch.manual_seed(0)
+    graphs = [sample(s, 9, loops=False, weight="weighted" in kind) for s in range(6)]
+    model = RANKED[kind]()
+    with torch.no_grad():  # both classes occur, and no graph is far from the boundary
+        oracle = Oracle(model)
+        with oracle.session(graphs):
+            z = oracle.predict(graphs)
+        model.lin.bias[0] -= (z[:, 0] - z[:, 1]).median() - 0.01
+    plain = {"restarts": 0, "exhaust": 0, "endpoints": 0}
+    ranked, blind = (
+        ce.XPlore(**plain).explain(model, graphs, edits="edges", relaxation=way, progress=False)
+        for way in ("auto", "none")
+    )
+    for a, b in zip(ranked, blind, strict=True):
+        assert a.found >= b.found
+        assert (a.relaxation, b.relaxation) == ("approximate (weights)", "none")
+    # a graph that the ranked beam does not answer costs more than without the guess: everything is tried after it
+    calls = [(a.calls.forward, b.calls.forward) for a, b in zip(ranked, blind, strict=True) if a.found]
+    assert sum(a for a, _ in calls) < sum(b for _, b in calls)
+    alone = [ce.XPlore(**plain).explain(model, g, edits="edges", progress=False) for g in graphs]
+    assert [cf.edits for cf in alone] == [cf.edits for cf in ranked]
+    assert [cf.calls for cf in alone] == [cf.calls for cf in ranked]
 
 
 @pytest.mark.parametrize("tier", ["dense", "weights"])

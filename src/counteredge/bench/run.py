@@ -42,6 +42,7 @@ class RunSpec:
         edits: ``"edges"``, ``"features"`` or ``"both"``.
         structural: Of the edit space: ``"refreshed"``, ``"frozen"``, or ``None`` for what the preset does.
         seed: Of the oracle's training and of the explainer.
+        chemistry: Of the edit space: ``"valence"``, or ``None``.
     """
 
     dataset: str
@@ -51,6 +52,7 @@ class RunSpec:
     edits: str = "both"
     structural: Literal["refreshed", "frozen"] | None = None
     seed: int = 0
+    chemistry: Literal["valence"] | None = None
 
     def __post_init__(self) -> None:
         if self.preset != "paper":
@@ -133,7 +135,7 @@ def run_explain(
     with tqdm(total=len(todo), desc=spec.explainer, unit="graph", disable=not progress) as bar:
         for start in range(0, len(todo), CHUNK):
             part = todo[start : start + CHUNK]
-            space = replace(EditSpace.of(spec.edits), structural=spec.structural)
+            space = replace(EditSpace.of(spec.edits), structural=spec.structural, chemistry=spec.chemistry)
             batch = _explain_part(explainer, oracle, dataset, part, space)
             write_jsonl(file, batch, append=True)
             done.update({cf.index: cf for cf in batch})
@@ -171,9 +173,10 @@ def _claim(folder: Path, spec: RunSpec) -> None:
             there = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as e:
             raise InputError(f"{file} does not say what the folder is for ({e}): choose another --out") from e
-        if there != wanted:
-            differs = sorted(k for k in wanted if there.get(k) != wanted[k])
-            told = ", ".join(f"{k}={there.get(k)!r} (now {wanted[k]!r})" for k in differs)
+        # a run of an earlier version has no word for what it did not know
+        differs = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
+        if differs:
+            told = ", ".join(f"{k}={there.get(k)!r} (now {wanted.get(k)!r})" for k in differs)
             raise InputError(f"{folder} holds another run: {told}. Choose another --out, or remove it first")
         return
     write_atomic(file, (json.dumps(wanted, indent=2) + "\n").encode())
@@ -204,6 +207,7 @@ def _summary(
         "features": spec.features,
         "edits": spec.edits,
         "structural": cfs[0].structural if cfs else spec.structural,
+        "chemistry": spec.chemistry,
         "seed": spec.seed,
         "graphs": figures.pop("graphs"),
         "oracle_accuracy": oracle.accuracy,

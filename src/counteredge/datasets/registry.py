@@ -46,6 +46,7 @@ class Entry:
         task: ``"graph"`` or ``"node"``.
         has_atoms: Nodes are atoms and columns are named by element.
         aliases: Other names, for example the paper's.
+        edge_names: What the columns of ``edge_attr`` are called, where its source tells.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Entry:
     task: Task = "graph"
     has_atoms: bool = False
     aliases: tuple[str, ...] = ()
+    edge_names: tuple[str, ...] = ()
 
     def present(self, root: str | os.PathLike[str] | None = None) -> bool:
         """Whether it can be loaded without a download; generated ones always can.
@@ -82,6 +84,7 @@ def _tu(
     descriptors: tuple[str, ...] = (),
     has_atoms: bool = False,
     aliases: tuple[str, ...] = (),
+    edge_names: tuple[str, ...] = (),
 ) -> Entry:
     return Entry(
         name=name or spec.name,
@@ -95,6 +98,7 @@ def _tu(
         task="node" if spec.node_labels == "target" else "graph",
         has_atoms=has_atoms,
         aliases=aliases,
+        edge_names=edge_names,
     )
 
 
@@ -129,16 +133,18 @@ _TWITTER = "TWITTER-Real-Graph-Partial"
 # fmt: off
 _TABLE = (
     _tu(TUSpec("MUTAG", ("non-mutagenic", "mutagenic"), node_labels="onehot", symbols=MUTAG_SYMBOLS),
-        Figures(188, 2, 17.93, 19.79, 0), Figures(188, 2, 17.93, 19.79, 0), has_atoms=True),
+        Figures(188, 2, 17.93, 19.79, 0), Figures(188, 2, 17.93, 19.79, 0), has_atoms=True,
+        edge_names=("aromatic", "single", "double", "triple")),
     _tu(TUSpec("BZR", attributes=("",) * 3, node_labels="onehot"),
         Figures(405, 2, 35.75, 38.36, 3), Figures(405, 2, 35.75, 38.36, 3)),
     _tu(TUSpec("COX2", attributes=("",) * 3, node_labels="onehot"),
         Figures(467, 2, 41.22, 43.45, 3), Figures(467, 2, 41.22, 43.45, 3)),
     _tu(TUSpec("AIDS", ("active", "inactive"), ("chem", "charge", "x", "y"), node_labels="onehot",
                symbols=AIDS_SYMBOLS),
-        Figures(2000, 2, 15.69, 16.20, 4), Figures(2000, 2, 15.69, 16.20, 4), has_atoms=True),
+        Figures(2000, 2, 15.69, 16.20, 4), Figures(2000, 2, 15.69, 16.20, 4), has_atoms=True,
+        edge_names=("single", "double", "triple")),
     Entry("BBBP", Figures(2039, 2, 24.06, 25.95, 3), Figures(2039, 2, 25.95, 24.06, 0), "MoleculeNet", "BBBP.csv",
-          read=read_bbbp, has_atoms=True),
+          read=read_bbbp, has_atoms=True, edge_names=("single", "double", "triple", "aromatic")),
     _tu(TUSpec("ENZYMES", tuple(f"EC {k}" for k in range(1, 7)), ("",) * 18, node_labels="onehot"),
         Figures(600, 6, 32.63, 62.14, 18), Figures(600, 6, 32.63, 62.14, 18)),
     _tu(TUSpec("PROTEINS", ("enzyme", "non-enzyme"), ("",), node_labels="onehot"),
@@ -250,7 +256,7 @@ def load(
     return GraphDataset(
         name=entry.name,
         graphs=content.graphs,
-        schema=FeatureSchema(content.columns),
+        schema=FeatureSchema(content.columns, entry.edge_names),
         num_classes=len(content.label_names),
         label_names=content.label_names,
         has_atoms=entry.has_atoms,

@@ -12,9 +12,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
-from counteredge.data import content_key
+from counteredge.engine.draws import noise_like
 from counteredge.engine.masks import (
     FeatureMode,
     Surrogate,
@@ -79,23 +78,12 @@ class DescentOptions:
         return 0.5 if self.box else 0.0
 
 
-def noise_like(graphs: tuple[Data, ...], nodes: int, width: int, seed: int, restart: int) -> Tensor:
-    """Standard normal draws ``(S, n, width)``, each graph's from its own generator seeded by (seed, content)."""
-    out = torch.zeros(len(graphs), nodes, width, dtype=torch.float64)
-    for b, g in enumerate(graphs):
-        generator = torch.Generator().manual_seed((content_key(g) ^ (seed * 1_000_003 + restart)) & (2**63 - 1))
-        n = int(g.x.shape[0])
-        columns = n if width == nodes else width
-        out[b, :n, :columns] = torch.randn(n, columns, generator=generator, dtype=torch.float64)
-    return out
-
-
 def _start(search: Search, rows: Tensor, options: DescentOptions, seed: int, restart: int) -> tuple[Tensor, Tensor]:
     base = search.base
     graphs = tuple(base.graphs[r] for r in rows.tolist())
     device = base.adj.device
     a, x = base.adj[rows], base.x[rows]
-    draw = noise_like(graphs, base.nodes, base.nodes, seed, 2 * restart).to(device)
+    draw = noise_like(graphs, base.nodes, None, seed, 2 * restart).to(device)
     gamma = search.moves.allowed.gamma[rows]
     if options.at_input:
         # noise and prior may bring a pair near its threshold, never across it
@@ -122,6 +110,8 @@ def descend(
     tick: Callable[[], None] = lambda: None,
 ) -> None:
     """Run ``K`` steps on the given graphs and record the closest counterfactual that each passed through.
+
+    Graphs that have an answer keep it where it is the cheaper one.
 
     Args:
         search: The batch.
@@ -172,7 +162,8 @@ def _descend_part(
         margin = search.oracle.decision.margins(z, y0)
         distance = (weight * (a - a_hat).abs()).flatten(1).sum(1) + (x - x_hat).abs().flatten(1).sum(1)
         state = State(rows, a_hat.detach(), x_hat.detach())
-        valid = (margin < -search.oracle.tolerance(z)).detach() & search.legal(state)
+        valid = (margin < -search.oracle.tolerance(z)).detach()
+        valid = valid & search.legal(state, valid)
         cost = moves.costs(state) if options.at_input else distance.detach()
         closer = (valid & (cost <= best)).nonzero().flatten()
         best[closer] = cost[closer]
@@ -181,6 +172,7 @@ def _descend_part(
             prediction = -(~valid).to(z.dtype) * search.oracle.decision.prediction_loss(z, y0)
         else:
             prediction = (margin + 1e-3).clamp(min=0)
+        prediction = prediction + search.oracle.soft_loss()
         optimizer.zero_grad(set_to_none=True)
         grads = torch.autograd.grad((prediction + options.beta * distance).sum(), leaves, allow_unused=True)
         for leaf, grad in zip(leaves, grads, strict=True):
@@ -193,6 +185,7 @@ def _descend_part(
     found = torch.isfinite(best).nonzero().flatten()
     # features are returned in the user's own dtype: judge what is returned
     kept.x = kept.x.to(base.graphs[0].x.dtype).to(kept.x.dtype)
+    found = found[search.improves(kept[found])]
     agreed = found[search.confirm(kept[found])]
     search.accept(kept[agreed], stage)
 

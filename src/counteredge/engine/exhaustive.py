@@ -3,22 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Data
 
 from counteredge.engine.moves import State
-from counteredge.engine.search import Budget, Search
+from counteredge.engine.search import Budget, Search, best_in_group
 from counteredge.graphs import buckets
 from counteredge.oracle import Oracle
 from counteredge.schema import FeatureSchema
 from counteredge.space import EditSpace
 
-__all__ = ["edge_lower_bound", "edge_lower_bounds", "flips_by_edges"]
+__all__ = ["edge_lower_bound", "edge_lower_bounds", "enumerable", "enumerate_all", "flips_by_edges"]
 
 BLOCK = 4096  # pairs of flips materialised at once
+
+
+def enumerable(search: Search, rows: Tensor, most: int) -> Tensor:
+    """Which graphs are so small that all sets of their edge flips can be tried, ``(R,)`` boolean.
+
+    At most ``most`` pairs may change, no feature may, and a budget of calls must cover it twice.
+    """
+    allowed = search.moves.allowed
+    pairs = search.moves.flip[rows].sum(1)
+    few = (pairs <= most) & search.oracle.way(search.base).edges_matter
+    few &= ~allowed.features[rows].flatten(1).any(1)
+    if search.budget.calls is not None:
+        few &= 2.0 ** (pairs + 1).clamp(max=62) <= search.budget.calls
+    return few
+
+
+def enumerate_all(search: Search, rows: Tensor) -> None:
+    """Try all sets of edge flips of small graphs: the cheapest answer, or the proof that there is none.
+
+    Graphs that are proved to have no answer are marked in ``search.exhausted``.
+
+    Args:
+        search: The batch.
+        rows: Which graphs, see :func:`enumerable`.
+    """
+    for row in rows.tolist():
+        if search.late():
+            search.stopped[row] = True
+            continue
+        pairs = search.moves.flip[row].nonzero().flatten()
+        near = _cheapest(search, row, pairs)
+        if not search.solved[row] and not near and not search.late():
+            search.exhausted[row] = True
+
+
+def _cheapest(search: Search, row: int, pairs: Tensor) -> bool:
+    """Accept the cheapest set that flips; tells whether any came near enough for rounding to decide."""
+    start = State.start(search.base, torch.tensor([row]))
+    i, j = search.moves.i[pairs], search.moves.j[pairs]
+    near, found = False, []
+    for first in range(0, 1 << len(pairs), BLOCK):
+        code = torch.arange(first, min(first + BLOCK, 1 << len(pairs)), device=pairs.device)
+        sets = (code[:, None] >> torch.arange(len(pairs), device=pairs.device)) & 1
+        state = start[torch.zeros_like(code)]
+        flipped = torch.zeros_like(state.adj)
+        flipped[:, i, j] = sets.to(flipped)
+        if not search.base.directed:
+            flipped[:, j, i] = sets.to(flipped)
+        state.adj = (state.adj - flipped).abs()
+        margin, flip = search.margins(state)
+        near = near or bool((margin < 1e-3).any())
+        at = flip.nonzero().flatten()
+        cost = (sets[at].to(torch.float64) * search.moves.unit_cost[row, pairs]).sum(1)
+        best = at[best_in_group(state.row[at], [search.snap(cost), search.snap(margin[at])], keep=8)]
+        found.append(state[best])
+    held = State.cat(found)
+    for k in torch.sort(search.snap(search.moves.costs(held)), stable=True).indices:
+        if bool(search.confirm(held[k[None]])):
+            search.accept(held[k[None]], "enumeration")
+            break
+    return near
 
 
 def edge_lower_bound(search: Search, row: int, most: int) -> int:
@@ -39,13 +99,12 @@ def edge_lower_bound(search: Search, row: int, most: int) -> int:
 
 
 def edge_lower_bounds(
-    model: nn.Module, graphs: Sequence[Data], most: int, schema: FeatureSchema | None = None, **options: Any
+    oracle: Oracle, graphs: Sequence[Data], most: int, schema: FeatureSchema | None = None
 ) -> list[int]:
-    """:func:`edge_lower_bound` of each graph under a model: the yardstick that sizes found are held against.
+    """:func:`edge_lower_bound` of each graph: the yardstick that sizes found are held against.
 
-    With a schema, columns that follow from the edges do so; ``options`` go to the oracle.
+    With a schema, columns that follow from the edges do so.
     """
-    oracle = Oracle(model, **options)
     bounds = [0] * len(graphs)
     with oracle.session(graphs):
         schema = schema or FeatureSchema.fixed(1 if graphs[0].x.dim() == 1 else graphs[0].x.shape[1])

@@ -135,6 +135,10 @@ class Moves:
         n = self.base.nodes
         fresh = ~changed[:, self.pairs :].view(len(s), n, self.units)[:, :, self.unit_of]
         editable = self.allowed.features[s.row] & fresh
+        if self.allowed.chemistry is not None:
+            bonds, atoms = self.allowed.chemistry.open(s.row, s.adj, s.x)
+            pair &= bonds[:, self.i, self.j]
+            editable &= atoms
         if not s.x.is_floating_point():
             nothing = torch.zeros_like(editable).flatten(1)
             return torch.cat([pair, nothing], 1)
@@ -185,29 +189,35 @@ class Moves:
         Shapes:
             move, which: ``(K,)``.
         """
-        row, adj, x = (t.clone() if which is None else t[which] for t in (s.row, s.adj, s.x))
-        n, f = self.base.nodes, x.shape[2]
+        row, adj = (t.clone() if which is None else t[which] for t in (s.row, s.adj))
         at = (move < self.pairs).nonzero().flatten()
         i, j = self.i[move[at]], self.j[move[at]]
         adj[at, i, j] = 1 - adj[at, i, j]
         if not self.base.directed:
             adj[at, j, i] = 1 - adj[at, j, i]
+        return State(row, adj, self.written(s, move, which))
+
+    def written(self, s: State, move: Tensor, which: Tensor | None = None) -> Tensor:
+        """The features that :meth:`apply` leaves, ``(K, n, f)``."""
+        x = s.x.clone() if which is None else s.x[which]
+        n, f = self.base.nodes, x.shape[2]
         at = (move >= self.pairs).nonzero().flatten()
-        if len(at):
-            write = move[at] - self.pairs
-            low = write >= n * f
-            write = write % (n * f)
-            node, col = write // f, write % f
-            old = x[at, node]
-            value = torch.where(
-                low,
-                self.lo[col],
-                torch.where(self.number[col], self.hi[col], 1 - old.gather(1, col[:, None])[:, 0].to(torch.float64)),
-            )
-            value = torch.where(self.onehot[col], torch.ones_like(value), value)
-            new = torch.where(self.together[col] & self.onehot[col, None], torch.zeros_like(old), old)
-            x[at, node] = new.scatter(1, col[:, None], value[:, None].to(x.dtype))
-        return State(row, adj, x)
+        if not len(at):
+            return x
+        write = move[at] - self.pairs
+        low = write >= n * f
+        write = write % (n * f)
+        node, col = write // f, write % f
+        old = x[at, node]
+        value = torch.where(
+            low,
+            self.lo[col],
+            torch.where(self.number[col], self.hi[col], 1 - old.gather(1, col[:, None])[:, 0].to(torch.float64)),
+        )
+        value = torch.where(self.onehot[col], torch.ones_like(value), value)
+        new = torch.where(self.together[col] & self.onehot[col, None], torch.zeros_like(old), old)
+        x[at, node] = new.scatter(1, col[:, None], value[:, None].to(x.dtype))
+        return x
 
     def undo(self, s: State, units: Tensor) -> State:
         """Each state with the given units back to the original, ``(S, units)`` boolean."""

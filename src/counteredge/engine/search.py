@@ -96,12 +96,16 @@ class Search:
         self.others, self.most_in_common = others
         limits = (allowed.max_degree, budget.edges, budget.features)
         self.limited = allowed.keep_connected or bool(self.others) or any(most is not None for most in limits)
+        self.limited |= allowed.chemistry is not None
         size = base.size
         self.solved = torch.zeros(size, dtype=torch.bool)
         self.stopped = torch.zeros(size, dtype=torch.bool)
+        self.exhausted = torch.zeros(size, dtype=torch.bool)  # proved to have no answer
         self.state = State.start(base)
         self.stage = ["none"] * size
         self.answers: dict[int, tuple[EditSet, Data]] = {}
+        # graphs that the user gave as examples of what is wished, and what the model says of them
+        self.references: tuple[Sequence[Data], Tensor] = ((), before[:0])
         # equal numbers must stay equal whatever else is in the batch: ranking is done on this grid
         self.grid = 1e-9 if oracle.precision == torch.float64 else 1e-4
 
@@ -111,13 +115,17 @@ class Search:
         """Exact margins and whether they are flips beyond the tolerance, ``(S,)`` each."""
         z = self.oracle.logits(self.base, s.row, s.adj, s.x)
         m = self.oracle.decision.margins(z, self.y0[s.row])
-        return m, (m < -self.oracle.tolerance(z)) & self.legal(s)
+        flips = m < -self.oracle.tolerance(z)
+        return m, flips & self.legal(s, flips)
 
-    def legal(self, s: State) -> Tensor:
-        """Which states may be answers, whatever the model says of them, ``(S,)``: limits on whole graphs."""
+    def legal(self, s: State, among: Tensor | None = None) -> Tensor:
+        """Which states may be answers, whatever the model says of them, ``(S,)``: limits on whole graphs.
+
+        With ``among`` only those states need an answer: what is costly to judge is not judged of the others.
+        """
         if not self.limited:
             return torch.ones(len(s), dtype=torch.bool, device=s.adj.device)
-        legal = self.moves.allowed.legal(self.base, s.row, s.adj)
+        legal = self.moves.allowed.legal(self.base, s.row, s.adj, s.x, among)
         changed = self.moves.changed(s)
         parts = changed[:, : self.moves.pairs], changed[:, self.moves.pairs :]
         for most, part in zip((self.budget.edges, self.budget.features), parts, strict=True):
@@ -133,7 +141,8 @@ class Search:
         """Whether any of the states is a flip, or so near one that rounding decides."""
         z = self.oracle.logits(self.base, s.row, s.adj, s.x)
         m = self.oracle.decision.margins(z, self.y0[s.row])
-        return bool(((m < self.oracle.tolerance(z)) & self.legal(s)).any())
+        near = m < self.oracle.tolerance(z)
+        return bool((near & self.legal(s, near)).any())
 
     def try_moves(self, s: State, which: Tensor, move: Tensor) -> tuple[Tensor, Tensor]:
         """Margins and flips after single moves, without holding all edited graphs at once.
@@ -141,11 +150,44 @@ class Search:
         Shapes:
             which: ``(K,)``, index into ``s``; move: ``(K,)``; returns two ``(K,)``.
         """
+        if not self.limited and self.oracle.lists_pay(self.base):
+            return self._in_lists(s, which, move)
         return self._in_parts(len(which), lambda part: self.moves.apply(s, move[part], which[part]))
+
+    def try_together(self, s: State, which: Tensor, moves: Tensor) -> tuple[Tensor, Tensor]:
+        """Margins and flips after several moves one after the other. ``moves``: ``(K, m)``."""
+
+        def make(part: slice) -> State:
+            state = s[which[part]]
+            for move in moves[part].t():
+                state = self.moves.apply(state, move)
+            return state
+
+        return self._in_parts(len(which), make)
 
     def try_undos(self, s: State, which: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
         """Margins and flips after units went back to the original. ``units``: ``(K, units)`` boolean."""
         return self._in_parts(len(which), lambda part: self.moves.undo(s[which[part]], units[part]))
+
+    def _in_lists(self, s: State, which: Tensor, move: Tensor) -> tuple[Tensor, Tensor]:
+        """:meth:`try_moves` for large sparse graphs: a candidate is its state's edge list with one pair flipped."""
+        step = 64
+        margins, flips = [s.adj.new_zeros(0)], [s.row.new_zeros(0, dtype=torch.bool)]
+        for k in range(0, len(which), step):
+            w, m = which[k : k + step], move[k : k + step]
+            if self.late():
+                margins.append(torch.full((len(w),), float("inf"), dtype=torch.float64, device=w.device))
+                flips.append(torch.zeros_like(w, dtype=torch.bool))
+                continue
+            used, place = torch.unique(w, return_inverse=True)
+            pair = torch.where(m < self.moves.pairs, m, -1)
+            ends = torch.stack([self.moves.i[pair.clamp(min=0)], self.moves.j[pair.clamp(min=0)]], 1)
+            ends[pair < 0] = -1
+            z = self.oracle.moved(self.base, s.row[used], s.adj[used], place, self.moves.written(s, m, w), ends)
+            margin = self.oracle.decision.margins(z, self.y0[s.row[w]])
+            margins.append(margin)
+            flips.append(margin < -self.oracle.tolerance(z))
+        return torch.cat(margins), torch.cat(flips)
 
     def _in_parts(self, count: int, make: Callable[[slice], State]) -> tuple[Tensor, Tensor]:
         step = self.oracle.chunk(self.base)
@@ -160,6 +202,23 @@ class Search:
             empty = torch.zeros(0, dtype=torch.float64, device=self.base.adj.device)
             return empty, empty.bool()
         return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+
+    def disturbance(self, s: State, move: Tensor, which: Tensor, cost: Tensor) -> Tensor:
+        """What each of these flips costs besides its edits, ``(K,)``; looked up for the cheapest of each graph only.
+
+        Shapes:
+            move, which, cost: ``(K,)``, see :meth:`try_moves`.
+        """
+        extra = torch.zeros_like(cost)
+        if not self.oracle.keep_others:
+            return extra
+        rows = s.row[which]
+        least = torch.full((self.base.size,), float("inf"), dtype=cost.dtype)
+        least.scatter_reduce_(0, rows, cost, "amin")
+        near = (cost <= least[rows] + 1e-9).nonzero().flatten()
+        state = self.moves.apply(s, move[near], which[near])
+        extra[near] = self.oracle.disturbance(self.base, state.row, state.adj, state.x)
+        return extra
 
     def rank(self, s: State, rivals: int = 1) -> tuple[Tensor, Tensor]:
         """First-order estimate of each move's worth.
@@ -184,11 +243,11 @@ class Search:
     def _rank_part(self, s: State, rivals: int) -> tuple[Tensor, Tensor]:
         oracle, moves = self.oracle, self.moves
         # columns that follow from the edges have gradients of their own
-        adj = s.adj.clone().requires_grad_(oracle.way(self.base).exact or oracle.follows is not None)
+        adj = s.adj.clone().requires_grad_(oracle.way(self.base).ranks or oracle.follows is not None)
         wants_x = s.x.is_floating_point() and s.x.shape[2] > 0
         x = s.x.clone().requires_grad_() if wants_x else s.x
         leaves = [t for t in (adj, x) if t.requires_grad]
-        z = oracle.relaxed(self.base, s.row, adj, x)
+        z = oracle.relaxed(self.base, s.row, adj, x, ranking=True)
         goals = oracle.decision.rivals(z, self.y0[s.row], rivals)
         margin = goals[:, 0].detach()
         estimate: Tensor | None = None
@@ -237,6 +296,12 @@ class Search:
             if agreed[k]:
                 self.answers[r] = edits[k], data[k]
         return agreed
+
+    def improves(self, s: State) -> Tensor:
+        """Indices of the states whose graph has no answer yet, or a dearer one."""
+        present = self.moves.costs(State(s.row, self.state.adj[s.row], self.state.x[s.row]))
+        better = ~self.solved[s.row] | (self.snap(self.moves.costs(s)) < self.snap(present))
+        return better.nonzero().flatten()
 
     def accept(self, s: State, stage: str) -> None:
         """Record verified counterfactuals as the answers of their graphs."""

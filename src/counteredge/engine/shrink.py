@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search, best_in_group
 
-__all__ = ["shrink"]
+__all__ = ["shrink", "shrink_for_real"]
 
 SINGLES = 24  # from this many edits down, every single undo is tried at once and the best is taken
+MANY = 128  # above so many, several chunks at a time may go
 BISECTIONS = 12
 
 
@@ -38,6 +40,30 @@ def shrink(search: Search, rows: Tensor) -> None:
     search.state.x[rows[refused]] = before.x[refused]
 
 
+def shrink_for_real(search: Search, rows: Tensor) -> None:
+    """Undo single edits as long as the untouched model keeps the flip; for oracles whose search passes may err.
+
+    Args:
+        search: A batch with answers, already shrunk by search passes.
+        rows: Which graphs, ``(R,)``.
+    """
+    moves, active = search.moves, rows
+    while len(active):
+        s = State(active, search.state.adj[active], search.state.x[active])
+        changed = moves.changed(s)
+        several = changed.sum(1) > 1
+        fits = several & search.affordable(active, torch.where(several, changed.sum(1), 0))
+        which, unit = (changed & fits[:, None]).nonzero(as_tuple=True)
+        fewer = moves.undo(s[which], F.one_hot(unit, changed.shape[1]).bool())
+        agreed = (search.confirm(fewer) & search.legal(fewer)).nonzero().flatten()
+        chosen = fewer[agreed[best_in_group(which[agreed], [])]]
+        search.state.adj[chosen.row], search.state.x[chosen.row] = chosen.adj, chosen.x
+        # the edits on record are those of the last set that was asked about
+        asked = active[torch.unique(which)]
+        search.confirm(State(asked, search.state.adj[asked], search.state.x[asked]))
+        active = chosen.row
+
+
 def _remove_edits(search: Search, rows: Tensor) -> None:
     active = rows
     parts = torch.full((len(rows),), 2, dtype=torch.long)
@@ -48,7 +74,8 @@ def _remove_edits(search: Search, rows: Tensor) -> None:
         single = count <= SINGLES
         parts = torch.where(single, count, torch.minimum(parts, count))
         alive = count > 1
-        alive &= search.affordable(active, torch.where(alive, parts, torch.zeros_like(parts)))
+        unions = torch.log2(parts.clamp(min=1).double()).floor().long()
+        alive &= search.affordable(active, torch.where(alive, parts + torch.where(count > MANY, unions, 0), 0))
         keep = alive.nonzero().flatten()
         active, parts, single, count, changed = (
             active[keep],
@@ -63,15 +90,40 @@ def _remove_edits(search: Search, rows: Tensor) -> None:
         which, units = _chunks(changed, count, parts)
         margin, flip = search.try_undos(s, which, units)
         hit = flip.nonzero().flatten()
-        best = hit[best_in_group(which[hit], [search.snap(margin[hit])])]
-        smaller = search.moves.undo(s[which[best]], units[best])
+        hit = hit[best_in_group(which[hit], [search.snap(margin[hit])], keep=len(hit))]
+        gone, improved = _union(search, s, which[hit], units[hit], count > MANY)
+        smaller = search.moves.undo(s, gone)
         search.state.adj[smaller.row], search.state.x[smaller.row] = smaller.adj, smaller.x
-        improved = torch.zeros(len(active), dtype=torch.bool)
-        improved[which[best]] = True
         # no chunk could go: look at finer ones; no single edit could go: one-minimal, done
         finished = ~improved & (parts >= count)
-        parts = torch.where(improved, (parts - 1).clamp(min=2), (2 * parts).clamp(max=count))
+        left = (count - gone.sum(1)).clamp(min=1)
+        rest = torch.minimum((parts * left + count - 1) // count, parts - 1).clamp(min=2)
+        parts = torch.where(improved, rest, (2 * parts).clamp(max=count))
         active, parts = active[~finished], parts[~finished]
+
+
+def _union(search: Search, s: State, which: Tensor, units: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
+    """What is undone of each state: of the chunks that may go, the first, or the first 2, 4, 8, ... if these all may.
+
+    Shapes:
+        which: ``(K,)``, sorted, the chunk that is missed least first; units: ``(K, units)``; many: ``(S,)``, states of
+        which more than one chunk may go; returns ``(S, units)`` and, whether there was any, ``(S,)``.
+    """
+    rank = torch.arange(len(which)) - torch.searchsorted(which, which, side="left")
+    count = torch.bincount(which, minlength=len(s))
+    gone = torch.zeros(len(s), units.shape[1], dtype=torch.bool)
+    gone[which[rank == 0]] = units[rank == 0]
+    size, at = 2, (many & (count > 1)).nonzero().flatten()
+    while len(at):
+        more = torch.zeros(len(s), units.shape[1], dtype=torch.long)
+        more.index_add_(0, which[rank < size], units[rank < size].long())
+        _, flip = search.try_undos(s, at, more[at] > 0)
+        good = at[flip.nonzero().flatten()]
+        gone[good] = more[good] > 0
+        # where so many may not go, more will not either
+        at = good[count[good] > size]
+        size *= 2
+    return gone, count > 0
 
 
 def _chunks(changed: Tensor, count: Tensor, parts: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,10 +11,13 @@ import torch
 from torch_geometric.data import Data
 
 from counteredge.engine.descent import DescentOptions, descend
-from counteredge.engine.exhaustive import edge_lower_bound
-from counteredge.engine.greedy import BeamOptions, beam_search
+from counteredge.engine.endpoints import EndpointOptions, walk_back
+from counteredge.engine.exhaustive import edge_lower_bound, enumerable, enumerate_all
+from counteredge.engine.greedy import BeamOptions, beam_search, try_pairs
+from counteredge.engine.leaps import LeapOptions, leap
+from counteredge.engine.moves import State
 from counteredge.engine.search import Search
-from counteredge.engine.shrink import shrink
+from counteredge.engine.shrink import shrink, shrink_for_real
 from counteredge.errors import CapabilityError, InputError
 from counteredge.explainers.base import Explainer
 from counteredge.schema import FeatureSchema
@@ -34,6 +37,9 @@ ESCALATION = DescentOptions(
     box=True,
     at_input=True,
 )
+# the last of them: from where the weight of the distance no longer holds it back
+FAR = replace(ESCALATION, iterations=300, beta=0.0)
+LEAPS = (LeapOptions(most=8), LeapOptions(most=256))
 
 
 class XPlore(Explainer):
@@ -49,7 +55,11 @@ class XPlore(Explainer):
         per_state: Best-ranked moves tried from each (minimal).
         every: Try all single edits of graphs that have at most so many, else the best so many (minimal).
         depth: Most edits of the greedy stage (minimal).
-        restarts: Mask descents for graphs that the greedy stage left open (minimal).
+        restarts: Mask descents for graphs that the greedy stage left open, and one without regard to the distance for
+            those that these leave open (minimal).
+        endpoints: Graphs that flip, far away, from which a graph that is still open is walked back to (minimal).
+        exhaust: Graphs of which at most so many pairs may change, and no feature, have all sets of flips tried: the
+            smallest answer, or the proof that there is none (minimal).
         certify: Enumerate all sets of up to this many edge flips (0, 1 or 2) as a proof. Its evaluations are neither
             counted in ``calls`` nor bounded by ``Budget(calls=...)``.
         features: Paper variant: ``None`` (edges only), ``"gating"`` or ``"freedom"``.
@@ -89,6 +99,8 @@ class XPlore(Explainer):
         every: int = 4096,
         depth: int = 12,
         restarts: int = 4,
+        endpoints: int = 8,
+        exhaust: int = 15,
         certify: int = 0,
         features: Literal["gating", "freedom"] | None = None,
         iterations: int = 50,
@@ -112,8 +124,9 @@ class XPlore(Explainer):
         if features is not None and preset != "paper":
             raise InputError("features= names the paper's variants; with preset='minimal' use edits='edges' or 'both'")
         counts = {"width": width, "per_state": per_state, "every": every, "depth": depth, "restarts": restarts}
+        counts |= {"endpoints": endpoints, "exhaust": exhaust}
         for option, value in {**counts, "iterations": iterations}.items():
-            least = 0 if option == "restarts" else 1
+            least = 0 if option in ("restarts", "endpoints", "exhaust") else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InputError(f"{option} must be a whole number >= {least}, got {value!r}")
         given = {
@@ -129,10 +142,12 @@ class XPlore(Explainer):
         }
         _refuse_dead_options(preset, given)
         self.preset = preset
+        self.takes_references = preset == "minimal"
         self.beam = BeamOptions(every=every, width=width, per_state=per_state, depth=depth)
         # the beam keeps four candidates a place before it removes equals, and ranks all moves of each place
         self.copies = 8 * width if preset == "minimal" else 16
         self.restarts, self.certify = restarts, certify
+        self.endpoints, self.exhaust = endpoints, exhaust
         self.shrink = preset == "minimal" if shrink is None else shrink
         self.descent = DescentOptions(
             iterations=iterations,
@@ -153,6 +168,8 @@ class XPlore(Explainer):
         return {
             **asdict(self.beam),
             "restarts": self.restarts,
+            "endpoints": self.endpoints,
+            "exhaust": self.exhaust,
             "certify": self.certify,
             "shrink": self.shrink,
         }
@@ -161,8 +178,10 @@ class XPlore(Explainer):
         """What was tried in vain."""
         if self.preset == "paper":
             return f"none of the {self.descent.iterations} iterates was a counterfactual"
-        descents = f" nor in {self.restarts} mask descents" if self.restarts and _descends(search) else ""
-        return f"no answer within {self.beam.depth} greedy edits{descents}"
+        depth = 2 if search.oracle.decision.flat else self.beam.depth
+        descents = f", nor in {self.restarts} mask descents" if self.restarts and _descends(search) else ""
+        ends = ", and no endpoint far away that flips" if self.endpoints else ""
+        return f"no answer within {min(depth, self.beam.depth)} greedy edits{descents}{ends}"
 
     def _space(self, space: EditSpace) -> EditSpace:
         if self.preset == "paper" and space.structural is None:
@@ -187,14 +206,43 @@ class XPlore(Explainer):
             descend(search, _open_rows(search), self.descent, seed=self.seed, stage="descent")
         else:
             _check_bounds(search)
-            beam_search(search, _open_rows(search), self.beam)
-            if _descends(search):
-                for restart in range(self.restarts):
-                    rows = _open_rows(search)
-                    if len(rows):
-                        descend(search, rows, ESCALATION, seed=self.seed, restart=restart)
+            self._minimal(search)
         if self.shrink:
             shrink(search, search.solved.nonzero().flatten())
+            if search.oracle.partial:
+                shrink_for_real(search, search.solved.nonzero().flatten())
+
+    def _minimal(self, search: Search) -> None:
+        """Cheap stages first; each sees the graphs that those before left open."""
+        beam, flat = self.beam, search.oracle.decision.flat
+        rows = _open_rows(search)
+        few = enumerable(search, rows, self.exhaust)
+        # where all sets will be tried, and where margins say no more than yes or no, depth is of no use
+        shallow = replace(beam, depth=min(beam.depth, 1 if flat else 2))
+        beam_search(search, rows[few], shallow)
+        partial = beam_search(search, rows[~few], shallow if flat else beam)
+        enumerate_all(search, _open_rows(search, rows[few]))
+        if flat and beam.depth > 1:
+            try_pairs(search, _open_rows(search), beam.every)
+        if search.oracle.way(search.base).ranks and beam.depth > 1:
+            partial = partial[torch.isin(partial.row, _open_rows(search)).nonzero().flatten()]
+            for start in (partial, State.start(search.base, partial.row)):
+                for options in LEAPS:
+                    leap(search, start, options)
+        if _descends(search):
+            leapt = search.solved[partial.row] if len(partial) else partial.row.bool()
+            for restart in range(self.restarts):
+                # leaps are quick, a descent often ends nearer
+                more = partial.row[leapt] if not restart else partial.row[:0]
+                rows = torch.cat([_open_rows(search), more]).sort().values
+                descend(search, rows, ESCALATION, seed=self.seed, restart=restart)
+            if self.restarts:
+                descend(search, _open_rows(search), FAR, seed=self.seed, restart=self.restarts, stage="descent-far")
+        if self.endpoints:
+            ends = EndpointOptions(keep=self.endpoints)
+            if len(search.references[0]):
+                walk_back(search, _open_rows(search), ends, seed=self.seed, references=True)
+            walk_back(search, _open_rows(search), ends, seed=self.seed)
 
     def _lower_bound(self, search: Search, row: int) -> int | None:
         if not self.certify or bool(search.stopped[row] & ~search.solved[row]):
@@ -205,7 +253,7 @@ class XPlore(Explainer):
 def _refuse_dead_options(preset: str, given: dict[str, Any]) -> None:
     """An option of the other preset would be accepted and change nothing."""
     defaults = inspect.signature(XPlore.__init__).parameters
-    of_minimal = ("width", "per_state", "every", "depth", "restarts")
+    of_minimal = ("width", "per_state", "every", "depth", "restarts", "endpoints", "exhaust")
     for option, value in given.items():
         belongs = "minimal" if option in of_minimal else "paper"
         if belongs != preset and value != defaults[option].default:
@@ -229,5 +277,7 @@ def _descends(search: Search) -> bool:
     return search.oracle.way(search.base).exact or not bool(search.moves.allowed.flip.any())
 
 
-def _open_rows(search: Search) -> torch.Tensor:
-    return (~search.solved & ~search.stopped).nonzero().flatten()
+def _open_rows(search: Search, rows: torch.Tensor | None = None) -> torch.Tensor:
+    """Graphs that still want an answer, of all or of some."""
+    left = ~search.solved & ~search.stopped & ~search.exhausted
+    return left.nonzero().flatten() if rows is None else rows[left[rows]]

@@ -14,6 +14,8 @@ from torch_geometric.nn import GATConv, GATv2Conv, MessagePassing, TransformerCo
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 from torch_geometric.utils import scatter, softmax
 
+from counteredge.relax.flips import Flips
+
 __all__ = ["EdgeWeights", "drops_nodes"]
 
 ATTENTION = (GATConv, GATv2Conv, TransformerConv)
@@ -33,17 +35,19 @@ class EdgeWeights:
 
     Args:
         model: The user's model.
+        strict: Refuse layers that aggregate otherwise. If not, their gradients are differences that single edges make
+            (see :class:`~counteredge.relax.flips.Flips`), and ``smooth`` is false.
 
     Raises:
-        ValueError: When some layer aggregates otherwise (max, softmax, ...).
+        ValueError: When some layer aggregates otherwise (max, softmax, ...), or nodes are dropped between layers.
     """
 
     name = "weights"
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, strict: bool = True) -> None:
         self.convs = [m for m in model.modules() if isinstance(m, MessagePassing)]
-        kinds = {type(m.aggr_module) for m in self.convs}
-        if drops_nodes(model) or not self.convs or not kinds <= {SumAggregation, MeanAggregation}:
+        self.smooth = all(map(_plain, self.convs))
+        if drops_nodes(model) or not self.convs or (strict and not self.smooth):
             raise ValueError("edge weights are exact for sum and mean aggregation only")
 
     @contextmanager
@@ -55,6 +59,9 @@ class EdgeWeights:
         """
         handles: list[Any] = []
         for conv in self.convs:
+            if not _plain(conv):
+                handles += Flips(conv, weight).attach()
+                continue
             takes = "edge_weight" in inspect.signature(conv.forward).parameters
             if takes:
                 handles.append(conv.register_forward_pre_hook(_inject(weight), with_kwargs=True))
@@ -71,6 +78,10 @@ class EdgeWeights:
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _plain(conv: MessagePassing) -> bool:
+    return type(conv.aggr_module) in (SumAggregation, MeanAggregation)
 
 
 def _inject(weight: Tensor) -> Any:
