@@ -24,6 +24,7 @@ __all__ = ["draw", "gallery", "to_html"]
 
 ADDED, REMOVED, CHANGED, KEPT, NODE = "#1a9850", "#d73027", "#e69f00", "#9a9a9a", "#dfe8f1"
 TARGET = "#3b6fb6"  # the node whose prediction is explained
+LEGEND: dict[str, Any] = {"loc": "outside lower center", "ncols": 5, "frameon": False, "handlelength": 1.6}
 SURROUNDINGS = 60  # most nodes of the picture of a node task
 
 
@@ -40,7 +41,9 @@ def draw(cf: Counterfactual, path: str | Path | None = None) -> Figure:
     """Draw one counterfactual; see :meth:`counteredge.Counterfactual.draw`."""
     figure = _figure((5.2, 5.2))
     _panel(figure.add_subplot(), cf)
-    figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=8, handlelength=1.6)
+    figure.legend(
+        handles=_legend([cf]), loc="outside lower center", ncols=5, frameon=False, fontsize=8, handlelength=1.6
+    )
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
@@ -60,27 +63,30 @@ def gallery(cfs: Sequence[Counterfactual], path: str | Path | None = None, *, mo
     figure = _figure((3.3 * columns, 3.4 * rows + 0.4))
     for k, cf in enumerate(chosen):
         _panel(figure.add_subplot(rows, columns, k + 1), cf, small=True)
-    figure.legend(handles=_legend(), loc="outside lower center", ncols=4, frameon=False, fontsize=9, handlelength=1.6)
+    figure.legend(
+        handles=_legend(chosen), loc="outside lower center", ncols=5, frameon=False, fontsize=9, handlelength=1.6
+    )
     if path is not None:
         figure.savefig(path, dpi=110)
     return figure
 
 
-def _legend() -> list[Any]:
+def _legend(cfs: Sequence[Counterfactual]) -> list[Any]:
     from matplotlib.lines import Line2D
 
     ring: dict[str, Any] = {
         "marker": "o",
         "markersize": 9,
-        "markerfacecolor": NODE,
         "markeredgewidth": 2.2,
         "color": "none",
     }
+    target = Line2D([], [], markerfacecolor=TARGET, markeredgecolor="#5b6b7b", label="node explained", **ring)
     return [
         Line2D([], [], color=ADDED, lw=2.6, label="edge added"),
         Line2D([], [], color=REMOVED, lw=2.2, ls="--", label="edge removed"),
-        Line2D([], [], markeredgecolor=CHANGED, label="node changed", **ring),
+        Line2D([], [], markerfacecolor=NODE, markeredgecolor=CHANGED, label="node changed", **ring),
         Line2D([], [], color=KEPT, lw=1.2, label="edge kept"),
+        *([target] if any(cf.node is not None for cf in cfs) else []),
     ]
 
 
@@ -93,7 +99,10 @@ def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
     if cf.node is not None:
         graph = graph.subgraph(_surroundings(graph, cf)).copy()
     nodes = sorted(graph)
-    place = _layout(graph)
+    laid = graph.copy()
+    if cf.node is not None:  # the surroundings of both ends are a picture only together
+        laid.add_edges_from(cf.edits.added)
+    place = _layout(laid)
     removed, added = set(cf.edits.removed), set(cf.edits.added)
     kept = [e for e in graph.edges if e not in removed and (cf.edits.directed or e[::-1] not in removed)]
     graph.add_edges_from(added)

@@ -18,6 +18,7 @@ __all__ = ["shrink", "shrink_for_real"]
 SINGLES = 24  # from this many edits down, every single undo is tried at once and the best is taken
 MANY = 128  # above so many, several chunks at a time may go
 BISECTIONS = 12
+UNDONE_AT_ONCE = 64  # edited graphs that the untouched model is asked about together
 
 
 def shrink(search: Search, rows: Tensor) -> None:
@@ -41,7 +42,10 @@ def shrink(search: Search, rows: Tensor) -> None:
 
 
 def shrink_for_real(search: Search, rows: Tensor) -> None:
-    """Undo single edits as long as the untouched model keeps the flip; for oracles whose search passes may err.
+    """Undo edits as long as the untouched model keeps the flip; for oracles whose search passes may err.
+
+    Each round asks about every single undo, then about the most of the ones allowed that go together: all of them, the
+    first half, quarter, ..., one.
 
     Args:
         search: A batch with answers, already shrunk by search passes.
@@ -54,14 +58,26 @@ def shrink_for_real(search: Search, rows: Tensor) -> None:
         several = changed.sum(1) > 1
         fits = several & search.affordable(active, torch.where(several, changed.sum(1), 0))
         which, unit = (changed & fits[:, None]).nonzero(as_tuple=True)
-        fewer = moves.undo(s[which], F.one_hot(unit, changed.shape[1]).bool())
-        agreed = (search.confirm(fewer) & search.legal(fewer)).nonzero().flatten()
-        chosen = fewer[agreed[best_in_group(which[agreed], [])]]
-        search.state.adj[chosen.row], search.state.x[chosen.row] = chosen.adj, chosen.x
-        # the edits on record are those of the last set that was asked about
-        asked = active[torch.unique(which)]
-        search.confirm(State(asked, search.state.adj[asked], search.state.x[asked]))
-        active = chosen.row
+        agreed = torch.zeros_like(changed)
+        for k in range(0, len(which), UNDONE_AT_ONCE):
+            w, u = which[k : k + UNDONE_AT_ONCE], unit[k : k + UNDONE_AT_ONCE]
+            fewer = moves.undo(s[w], F.one_hot(u, changed.shape[1]).bool())
+            agreed[w, u] = search.confirm(fewer) & search.legal(fewer)
+        # some, but never all of the edits
+        most = torch.minimum(agreed.sum(1), changed.sum(1) - 1)
+        open_rows, shorter = (most > 0).nonzero().flatten(), [active[:0]]
+        while len(open_rows):
+            first = agreed[open_rows] & (agreed[open_rows].cumsum(1) <= most[open_rows, None])
+            fewer = moves.undo(s[open_rows], first)
+            kept = search.confirm(fewer) & search.legal(fewer)
+            at = kept.nonzero().flatten()
+            search.state.adj[fewer.row[at]], search.state.x[fewer.row[at]] = fewer.adj[at], fewer.x[at]
+            shorter.append(fewer.row[at])
+            open_rows = open_rows[~kept & (most[open_rows] > 1)]
+            most[open_rows] = most[open_rows] // 2
+        active = torch.cat(shorter).sort().values
+    # the edits on record are those of the last set that was asked about
+    search.confirm(State(rows, search.state.adj[rows], search.state.x[rows]))
 
 
 def _remove_edits(search: Search, rows: Tensor) -> None:
