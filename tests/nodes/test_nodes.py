@@ -319,6 +319,25 @@ def test_bad_nodes(node, says):
         ce.XPlore().explain(Net(), tree(), node=node)
 
 
+def test_a_mask_must_fit_the_graph():
+    for shape in [(59,), (60, 1)]:
+        with pytest.raises(InputError, match="mask of shape"):
+            ce.XPlore().explain(Net(), tree(), node=torch.ones(shape, dtype=torch.bool))
+
+
+def test_nothing_is_called_proved_where_only_a_ball_was_looked_at():
+    n = 200
+    ring = Data(
+        x=torch.randn(n, 3), edge_index=to_undirected(torch.stack([torch.arange(n), (torch.arange(n) + 1) % n]))
+    )
+    far = [(20, u) for u in range(120, 126)]
+    for pairs in (far, [*far, (20, 22)]):
+        space = ce.EditSpace(features=False, remove_edges=False, allowed_pairs=pairs)
+        cf = ce.XPlore().explain(Net(), ring, node=20, edits=space)
+        assert cf.found or "ball" in cf.reason
+        assert not cf.reason.startswith("proved")
+
+
 def test_bad_models_and_graphs():
     with pytest.raises(InputError, match="one graph"):
         ce.XPlore().explain(Net(), [tree(), tree()], node=1)

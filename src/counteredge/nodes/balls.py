@@ -47,6 +47,8 @@ class Targets:
         """
         if isinstance(node, Tensor):
             if node.dtype == torch.bool:
+                if node.shape != (nodes,):
+                    raise InputError(f"node= is a mask of shape {tuple(node.shape)}, the graph has {nodes} nodes")
                 node = node.nonzero().flatten()
             node = node.tolist()
         if isinstance(node, set | frozenset):
@@ -60,6 +62,8 @@ class Targets:
 
 
 def _node(value: Any, nodes: int) -> int:
+    if isinstance(value, bool):
+        raise InputError("node= holds truth values: give a mask as a torch tensor, or node numbers")
     try:
         found = operator.index(value)
     except TypeError as e:
