@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch_geometric.data import Batch, Data
 
 from counteredge.blackbox import BlackBox
 from counteredge.calling import Caller, discrete_inputs, moved_inputs, relaxed_inputs, stacked_inputs
-from counteredge.data import Kind, check_graph, edge_keys
+from counteredge.data import check_graph, edge_keys
 from counteredge.decision import Decision, Desired, LabelDecision, Task
 from counteredge.descriptors import MATRICES, refresh
 from counteredge.errors import BudgetError, InputError, ModelError
@@ -21,37 +21,15 @@ from counteredge.graphs import GraphBatch
 from counteredge.relax import DenseTwin, EdgeWeights
 from counteredge.schema import FeatureSchema
 from counteredge.untouched import untouched
+from counteredge.ways import Way, Ways, probe_states, telling
 
-__all__ = ["Oracle", "Way"]
+__all__ = ["Oracle"]
 
 MARGIN_TOLERANCE = 1e-5  # a search margin this close to zero (relative to the logits) is not called a flip
 PREDICTED_AT_ONCE = 256  # real graphs stacked into one call of the model
 CACHED_ENTRIES = 400_000  # hidden numbers a pass works on at once: beyond this, memory traffic makes passes slower
 LISTED_ENTRIES = 4_000_000  # the same for passes over edge lists
 LISTED_FROM = 128  # nodes from which on edge lists may be cheaper than dense matrices
-PROBE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-
-
-@dataclass(frozen=True)
-class Way:
-    """How relaxed passes are made for one kind of graph.
-
-    Attributes:
-        relax: The relaxation; ``None``: real graphs only, no gradients to edges.
-        name: As results show it.
-        edges_matter: Whether the prediction depends on edges at all.
-        exact: Whether it was measured to be exact, so that its values count. Otherwise it ranks edges, no more.
-    """
-
-    relax: DenseTwin | EdgeWeights | None
-    name: str
-    edges_matter: bool
-    exact: bool = False
-
-    @property
-    def ranks(self) -> bool:
-        """Whether gradients with respect to edges are to be had, be they of a relaxation or a guess."""
-        return self.relax is not None
 
 
 class Oracle:
@@ -87,16 +65,13 @@ class Oracle:
             if forward_fn is not None or output_fn is not None or relaxation not in ("auto", "none"):
                 raise InputError("forward_fn, output_fn and relaxation= are for modules; a function gets a Batch")
             model, relaxation = BlackBox(model, single=task == "regression"), "none"
-        if relaxation not in ("auto", "dense", "weights", "none"):
-            raise InputError(f"relaxation={relaxation!r} is unknown; use auto, dense, weights or none")
         self.model = model
         self.caller = Caller(model, forward_fn, output_fn)
         self.memory = memory
         self._asked: tuple[Any, ...] = (task, desired)
-        self._wanted = relaxation
         self.relaxation = "none"
         self.exact = False
-        self._ways: dict[Kind, Way] = {}
+        self._ways = Ways(model, relaxation)
         self._follows: tuple[FeatureSchema, torch.dtype] | None = None
         self._edge_keys: tuple[str, ...] = ()
         self.precision: torch.dtype = torch.float64
@@ -108,7 +83,6 @@ class Oracle:
         self.free = 0
         self.launches = 0
         self.tally = torch.zeros(3, 0, dtype=torch.long)
-        self.keep_others = 0.0
         self.partial = False  # whether search passes see a part of what predict sees
 
     # -- sessions ----------------------------------------------------------------------------------------------------
@@ -210,7 +184,7 @@ class Oracle:
         """
         if schema.derived:
             self._follows = schema, dtype
-            self._ways = {}  # whether edges matter is another question now
+            self._ways.forget()  # whether edges matter is another question now
 
     @property
     def follows(self) -> FeatureSchema | None:
@@ -282,8 +256,9 @@ class Oracle:
 
     def lists_pay(self, base: GraphBatch) -> bool:
         """Whether edge lists are the cheaper way to evaluate single moves: graphs that are large and sparse."""
-        density = float(base.adj.sum() / base.mask.sum() / base.nodes)
-        return base.nodes >= LISTED_FROM and density < 0.1 and self._follows is None and self.caller.takes_batch
+        if base.nodes < LISTED_FROM or self._follows is not None or not self.caller.takes_batch:
+            return False
+        return float(base.adj.sum() / base.mask.sum() / base.nodes) < 0.1
 
     def relaxed(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, *, ranking: bool = False) -> Tensor:
         """Outputs with gradients to ``adj`` (where :meth:`way` is exact) and ``x``. Shapes as :meth:`logits`.
@@ -297,9 +272,12 @@ class Oracle:
             z.register_hook(lambda g: self._add(1, ids))  # type: ignore[no-untyped-call]
         return z
 
-    def disturbance(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
-        """Extra cost of an answer, in edits, for what it does besides: nothing for a graph's prediction, ``(K,)``."""
-        return torch.zeros(len(row), dtype=torch.float64)
+    def note(self) -> None:
+        """From now on, remember what each evaluated graph costs besides its edits."""
+
+    def noted(self, count: int) -> Tensor:
+        """What the graphs evaluated since :meth:`note` cost besides: nothing for graph tasks, ``(count,)``."""
+        return torch.zeros(count, dtype=torch.float64)
 
     def soft_loss(self) -> Tensor | float:
         """The same as a loss, of the graphs in the last relaxed pass."""
@@ -379,14 +357,15 @@ class Oracle:
 
     def _probe(self, graphs: Sequence[Data]) -> None:
         """Learn the head, then measure which relaxation is exact for the graphs at hand."""
-        g = min(graphs, key=lambda d: (d.edge_index.shape[1] == 0, d.x.shape[0] < 3, d.x.shape[0]))
+        g = telling(graphs)
         self.outputs = 0
-        self._ways, self._follows = {}, None
+        self._ways.forget()
+        self._follows = None
         raw = self._first(g)
         self.outputs = raw.shape[1]
         self.decision = self._decide(self.outputs)
         base = GraphBatch.from_graphs([g])
-        row, adj = _probe_states(base)
+        row, adj = probe_states(base)
         self._precise(base, row, adj, base.x.expand(len(row), -1, -1), raw)
         self.exact, self.relaxation = self.way(base).exact, self.way(base).name
 
@@ -402,47 +381,11 @@ class Oracle:
 
     def way(self, base: GraphBatch) -> Way:
         """How relaxed passes over graphs of this kind are made, measured on one of them."""
-        if base.kind not in self._ways:
-            seen, backward = self.seen, self.seen_backward
-            self._ways[base.kind] = self._measure(base.kind, base.graphs[0])
-            self.free += self.seen - seen
-            self.seen_backward = backward
-        return self._ways[base.kind]
-
-    def _measure(self, kind: Kind, g: Data) -> Way:
-        base = GraphBatch.from_graphs([g], directed=kind.directed)
-        row, adj = _probe_states(base)
-        x = base.x.expand(len(row), -1, -1)
-        with torch.no_grad():
-            real = self._run(base, row, adj, x, None)
-        matter = bool(((real - real[:1]).abs() > 1e-9).any())
-        for build in (DenseTwin, EdgeWeights):
-            if self._wanted not in ("auto", build.name):
-                continue
-            try:
-                way = build(self.model)
-                with torch.no_grad():
-                    z = self._run(base, row, adj, x, way)
-            except (ValueError, RuntimeError, KeyError, IndexError, TypeError):
-                continue
-            if bool(((z - real).abs() <= PROBE_TOLERANCE[self.precision] * real.abs().clamp(min=1.0)).all()):
-                return Way(way, f"exact ({build.name})", matter, exact=True)
-        if self._wanted not in ("auto", "none"):
-            raise ModelError(f"relaxation={self._wanted!r} is not exact for this model; leave it at 'auto'")
-        guess = self._approximate(base, row, adj, x) if self._wanted == "auto" else None
-        return Way(guess, "none" if guess is None else f"approximate ({guess.name})", matter)
-
-    def _approximate(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> EdgeWeights | None:
-        """Edge weights that have gradients although their values, or what lies between them, are not the model's."""
-        leaf = adj.clone().requires_grad_()
-        try:
-            way = EdgeWeights(self.model, strict=False)
-            with torch.enable_grad():
-                z = self._run(base, row, leaf, x, way)
-                torch.autograd.grad(z.sum(), leaf)
-        except (ValueError, RuntimeError, KeyError, IndexError, TypeError):
-            return None
-        return way if bool(torch.isfinite(z).all()) else None
+        seen, backward = self.seen, self.seen_backward
+        found = self._ways.of(base, self._run, self.precision)
+        self.free += self.seen - seen
+        self.seen_backward = backward
+        return found
 
     def _ask(self, g: Data) -> Tensor:
         """What a model that nobody has called yet says of one graph; errors become advice."""
@@ -493,20 +436,3 @@ class Oracle:
                 if self.precision == self.caller.dtype:
                     raise
         raise ModelError("the model answers differently on a copy of its weights; is its state outside parameters?")
-
-
-def _probe_states(base: GraphBatch) -> tuple[Tensor, Tensor]:
-    """The graph as it is, with its first edge removed, with an edge inserted, and with none at all."""
-    a = base.adj[0]
-    states = [a]
-    one = (a > 0).nonzero()
-    free = ((a == 0) & ~torch.eye(len(a), dtype=torch.bool, device=a.device)).nonzero()
-    for pairs, value in ((one, 0.0), (free, 1.0)):
-        if len(pairs):
-            changed = a.clone()
-            i, j = pairs[0].tolist()
-            changed[i, j] = changed[j, i] = value
-            states.append(changed)
-    states.append(torch.zeros_like(a))
-    adj = torch.stack(states)
-    return torch.zeros(len(adj), dtype=torch.long, device=a.device), adj

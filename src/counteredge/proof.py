@@ -17,6 +17,7 @@ from counteredge.nodes import NodeOracle, Targets
 from counteredge.oracle import Oracle
 from counteredge.results import Counterfactual
 from counteredge.schema import FeatureSchema
+from counteredge.space import EditSpace
 
 __all__ = ["certify", "importance", "robustness"]
 
@@ -146,7 +147,7 @@ def _asked(model: nn.Module, cf: Counterfactual, options: dict[str, Any]) -> tup
     if cf.node is None:
         return Oracle(model, **options), cf.original
     oracle = NodeOracle(model, cf.original, Targets((cf.targets,), True), **options)
-    (graph,) = oracle.prepare(additions=False, whole=True)
+    (graph,) = oracle.prepare(EditSpace(), whole=True)
     return oracle, graph
 
 

@@ -16,7 +16,7 @@ from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
 from counteredge.schema import FeatureSchema
 
-__all__ = ["Allowed", "EditSpace"]
+__all__ = ["Allowed", "EditSpace", "nodes_of", "pairs_of"]
 
 Pair = tuple[int, int]
 PerGraph = Callable[[Data], Any]
@@ -139,11 +139,11 @@ class EditSpace:
         nodes = batch.mask.clone()
         if any(callable(kind) or len(kind) for kind in (self.frozen_nodes, self.frozen_edges)):
             for b, g in enumerate(batch.graphs):
-                _freeze(g, int(g.x.shape[0]), self, flip[b], nodes[b], batch.directed)
+                _freeze(g, self, flip[b], nodes[b], batch.directed)
         if self.allowed_pairs is not None:
             for b, g in enumerate(batch.graphs):
                 only = torch.zeros_like(flip[b])
-                _mark(only, _pairs(self.allowed_pairs, "allowed_pairs", g), batch.directed, True)
+                _mark(only, pairs_of(self.allowed_pairs, "allowed_pairs", g), batch.directed, True)
                 flip[b] &= only
         gamma = _squares(self.gamma, "gamma", batch)
         if isinstance(self.gamma, float | int):
@@ -219,28 +219,33 @@ def _squares(value: float | Tensor | PerGraph, name: str, batch: GraphBatch) -> 
     return out
 
 
-def _freeze(data: Data, n: int, space: EditSpace, flip: Tensor, nodes: Tensor, directed: bool) -> None:
-    """Strike the frozen pairs and nodes from ``flip`` (n, n) and ``nodes`` (n,), in place."""
-    found = space.frozen_nodes(data) if callable(space.frozen_nodes) else space.frozen_nodes
-    still = torch.as_tensor(found).cpu()
-    if still.dtype == torch.bool:
-        still = still.nonzero().flatten()
-    if len(still) and not 0 <= int(still.min()) <= int(still.max()) < n:
-        raise InputError(f"frozen_nodes {still.tolist()} do not all exist: the graph has nodes 0..{n - 1}")
-    index = still.long()
-    nodes[index] = False
-    flip[index, :] = False
-    flip[:, index] = False
-    _mark(flip, _pairs(space.frozen_edges, "frozen_edges", data), directed, False)
+def nodes_of(given: Sequence[int] | PerGraph, data: Data) -> Tensor:
+    """The frozen nodes of one graph, given as numbers, as a mask, or by a function of the graph, ``(k,)``."""
+    n = int(data.x.shape[0])
+    found = torch.as_tensor(given(data) if callable(given) else given).cpu()
+    if found.dtype == torch.bool:
+        found = found.nonzero().flatten()
+    if len(found) and not 0 <= int(found.min()) <= int(found.max()) < n:
+        raise InputError(f"frozen_nodes {found.tolist()} do not all exist: the graph has nodes 0..{n - 1}")
+    return found.long()
 
 
-def _pairs(given: Sequence[Pair] | PerGraph, name: str, data: Data) -> Tensor:
-    """The pairs meant for one graph, ``(p, 2)``."""
+def pairs_of(given: Sequence[Pair] | PerGraph, name: str, data: Data) -> Tensor:
+    """The pairs meant for one graph, given as a list or by a function of the graph, ``(p, 2)``."""
     n = int(data.x.shape[0])
     found = torch.as_tensor(given(data) if callable(given) else given).cpu().long().reshape(-1, 2)
     if len(found) and not 0 <= int(found.min()) <= int(found.max()) < n:
         raise InputError(f"{name} name nodes outside 0..{n - 1}: {found.tolist()}")
     return found
+
+
+def _freeze(data: Data, space: EditSpace, flip: Tensor, nodes: Tensor, directed: bool) -> None:
+    """Strike the frozen pairs and nodes from ``flip`` (n, n) and ``nodes`` (n,), in place."""
+    index = nodes_of(space.frozen_nodes, data)
+    nodes[index] = False
+    flip[index, :] = False
+    flip[:, index] = False
+    _mark(flip, pairs_of(space.frozen_edges, "frozen_edges", data), directed, False)
 
 
 def _mark(flip: Tensor, pairs: Tensor, directed: bool, value: bool) -> None:

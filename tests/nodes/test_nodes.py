@@ -338,6 +338,71 @@ def test_nothing_is_called_proved_where_only_a_ball_was_looked_at():
         assert not cf.reason.startswith("proved")
 
 
+def test_the_ends_of_allowed_pairs_are_looked_at_wherever_they_are():
+    n = 120
+    around = torch.stack([torch.arange(n), (torch.arange(n) + 1) % n])
+    ring = Data(x=tree(n).x, edge_index=to_undirected(around))
+    model = Net().eval()
+    free = ce.XPlore().explain(model, ring, node=20, edits=ce.EditSpace(features=False, remove_edges=False))
+    assert free.found
+    far = [(20, u) for u in range(70, 100)]
+    y0 = model(ring.x, ring.edge_index)[20].argmax()
+    single = []
+    for pair in far:
+        g = ce.EditSet(added=(pair,)).apply(ring)
+        single += [pair] * int(model(g.x, g.edge_index)[20].argmax() != y0)
+    assert single  # chosen so that some pair far away is enough
+    cf = ce.XPlore().explain(model, ring, node=20, edits=ce.EditSpace(features=False, allowed_pairs=far))
+    assert len(cf.edits) == 1
+    assert cf.edits.added[0] in single
+    frozen = [v for v in range(n) if v != 20 and v not in {p[1] for p in single}]
+    other = ce.XPlore().explain(model, ring, node=20, edits=ce.EditSpace(features=False, frozen_nodes=frozen))
+    assert other.found
+    assert not {v for p in (*other.edits.added, *other.edits.removed) for v in p} & set(frozen)
+
+
+def test_a_model_with_parameters_of_its_own_for_every_node():
+    class Own(Net):
+        def __init__(self):
+            super().__init__(f=5)
+            self.own = nn.Parameter(torch.randn(40, 2, generator=torch.Generator().manual_seed(1)))
+
+        def forward(self, x, edge_index):
+            return super().forward(torch.cat([x, self.own], 1) if x.shape[1] == 3 else x, edge_index)
+
+    model, data = Own(), tree(n=40)
+    cf = ce.XPlore().explain(model, data, node=7)
+    assert (cf.found, cf.ball) == (True, 40)
+    before, after = flips(model, cf)
+    assert before[7] != after[7]
+
+
+def test_a_tensor_of_the_whole_graph_goes_with_it():
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = Net()
+
+        def forward(self, x, edge_index, u):
+            return self.net(x + u[0], edge_index)
+
+    model, data = Shifted(), tree()
+    data.u = torch.full((1, 3), 0.1)
+    cf = ce.XPlore().explain(model, data, node=7)
+    assert cf.found
+    z = [copy.deepcopy(model).eval()(g.x, g.edge_index, g.u)[7].argmax() for g in (data, cf.data)]
+    assert z[0] != z[1]
+
+
+def test_sparing_other_nodes_costs_no_calls():
+    model, data = Net(), tree()
+    spared, free = (
+        ce.XPlore(depth=1, restarts=0, endpoints=0).explain(model, data, node=3, edits="edges", keep_others=k)
+        for k in (0.01, 0)
+    )
+    assert spared.calls.forward == free.calls.forward
+
+
 def test_bad_models_and_graphs():
     with pytest.raises(InputError, match="one graph"):
         ce.XPlore().explain(Net(), [tree(), tree()], node=1)
@@ -388,6 +453,6 @@ def test_head_and_targets():
 def test_balls_are_the_smallest_that_predict_like_the_full_graph():
     model, data = Net(layers=2), tree()
     oracle = NodeOracle(model, data, Targets.of([5], 60))
-    (ball,) = oracle.prepare(additions=False)
+    (ball,) = oracle.prepare(ce.EditSpace(add_edges=False))
     inside, _, _, _ = k_hop_subgraph(5, 3, data.edge_index)
     assert ball.node_ids.tolist() == sorted(inside.tolist())

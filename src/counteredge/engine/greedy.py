@@ -159,7 +159,7 @@ class _Tried:
         self.listed, self.rank = (owner, move), rank
         empty = torch.zeros(0, dtype=torch.long)
         self.which, self.move = empty, empty
-        self.margin, self.flip = empty.double(), empty.bool()
+        self.margin, self.flip, self.extra = empty.double(), empty.bool(), empty.double()
 
     def look(self, before: int, until: int) -> None:
         """Try each unsolved state's moves from rank ``before`` to rank ``until``, as far as budgets reach."""
@@ -172,7 +172,10 @@ class _Tried:
             fits = search.affordable(front.row[rest], torch.bincount(which, minlength=len(front))[rest])
             paid = torch.isin(which, rest[fits])
             which, move = which[paid], move[paid]
+        search.oracle.note()
         margin, flip = search.try_moves(front, which, move)
+        extra = search.oracle.noted(len(which))
+        self.extra = torch.cat([self.extra, extra])
         self.which, self.move = torch.cat([self.which, which]), torch.cat([self.move, move])
         self.margin, self.flip = torch.cat([self.margin, margin]), torch.cat([self.flip, flip])
 
@@ -186,7 +189,7 @@ class _Tried:
                 return
             w = self.which[open_flips]
             total = self.cost[w] + search.moves.cost[rows[open_flips], self.move[open_flips]]
-            total = total + search.disturbance(self.front, self.move[open_flips], w, total)
+            total = total + self.extra[open_flips]
             best = best_in_group(rows[open_flips], [search.snap(total), search.snap(self.margin[open_flips])])
             chosen = open_flips[best]
             state = search.moves.apply(self.front, self.move[chosen], self.which[chosen])

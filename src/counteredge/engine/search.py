@@ -203,23 +203,6 @@ class Search:
             return empty, empty.bool()
         return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
 
-    def disturbance(self, s: State, move: Tensor, which: Tensor, cost: Tensor) -> Tensor:
-        """What each of these flips costs besides its edits, ``(K,)``; looked up for the cheapest of each graph only.
-
-        Shapes:
-            move, which, cost: ``(K,)``, see :meth:`try_moves`.
-        """
-        extra = torch.zeros_like(cost)
-        if not self.oracle.keep_others:
-            return extra
-        rows = s.row[which]
-        least = torch.full((self.base.size,), float("inf"), dtype=cost.dtype)
-        least.scatter_reduce_(0, rows, cost, "amin")
-        near = (cost <= least[rows] + 1e-9).nonzero().flatten()
-        state = self.moves.apply(s, move[near], which[near])
-        extra[near] = self.oracle.disturbance(self.base, state.row, state.adj, state.x)
-        return extra
-
     def rank(self, s: State, rivals: int = 1) -> tuple[Tensor, Tensor]:
         """First-order estimate of each move's worth.
 

@@ -181,6 +181,7 @@ class Explainer:
         given: dict[str, Any] = {"forward_fn": forward_fn, "output_fn": output_fn, "task": task, "desired": desired}
         options = {**given, "memory": self.memory, "relaxation": relaxation}
         oracle: Oracle
+        full_space = space
         if node is None:
             oracle = Oracle(model, **options)
         else:
@@ -205,7 +206,7 @@ class Explainer:
             work = items
             if isinstance(oracle, NodeOracle):
                 whole = schema is not None and bool(schema.derived) and space.structural != "frozen"
-                work = oracle.prepare(additions=space.add_edges, whole=whole)
+                work = oracle.prepare(full_space, whole=whole)
             bar = opened.enter_context(_bar(len(work), type(self).__name__, progress))
             opened.enter_context(oracle.session(work))
             schema = schema or self._schema(items, space)

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from counteredge.data import edge_attributes, is_directed
 from counteredge.errors import InputError
 from counteredge.nodes.head import MARK
-from counteredge.space import EditSpace
+from counteredge.space import EditSpace, nodes_of, pairs_of
 
 __all__ = ["IDS", "Targets", "cut", "localised", "reach"]
 
@@ -106,8 +106,9 @@ def cut(data: Data, inside: Tensor, targets: Sequence[int]) -> Data:
             continue
         if key in edge_aligned:
             out[key] = value[kept]
-        elif "edge" not in key and value.dim() and value.shape[0] == len(inside):
-            out[key] = value[ids]
+        elif "edge" not in key:
+            of_nodes = value.dim() and value.shape[0] == len(inside)
+            out[key] = value[ids] if of_nodes else value
     out[MARK] = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     out[MARK][place[list(targets)]] = True
     out[IDS] = ids
@@ -122,20 +123,14 @@ def localised(space: EditSpace, full: Data) -> EditSpace:
     is not their degree. ``keep_connected`` is judged within the ball, which is stricter than on the full graph.
     """
 
-    def nodes(ball: Data) -> list[int]:
-        given = space.frozen_nodes(full) if callable(space.frozen_nodes) else space.frozen_nodes
-        frozen = torch.as_tensor(given).cpu()
-        frozen = frozen.nonzero().flatten() if frozen.dtype == torch.bool else frozen.long()
-        _exists(frozen, "frozen_nodes", len(full.x))
-        return list(torch.isin(ball[IDS].cpu(), frozen).nonzero().flatten().tolist())
+    def nodes(ball: Data) -> Tensor:
+        return torch.isin(ball[IDS].cpu(), nodes_of(space.frozen_nodes, full))
 
     def pairs(given: Any, name: str) -> Callable[[Data], Tensor]:
         def of(ball: Data) -> Tensor:
-            found = torch.as_tensor(given(full) if callable(given) else given).cpu().long().reshape(-1, 2)
-            _exists(found, name, len(full.x))
             place = torch.full((len(full.x),), -1, dtype=torch.long)
             place[ball[IDS].cpu()] = torch.arange(len(ball[IDS]))
-            here = place[found]
+            here = place[pairs_of(given, name, full)]
             return here[(here >= 0).all(1)]
 
         return of
@@ -180,11 +175,6 @@ def localised(space: EditSpace, full: Data) -> EditSpace:
         gamma=square(space.gamma),
         new_edges=attributes if callable(space.new_edges) else space.new_edges,
     )
-
-
-def _exists(found: Tensor, name: str, nodes: int) -> None:
-    if found.numel() and not 0 <= int(found.min()) <= int(found.max()) < nodes:
-        raise InputError(f"{name} name nodes outside 0..{nodes - 1}")
 
 
 def _degrees(data: Data) -> Tensor:

@@ -17,11 +17,11 @@ from counteredge.data import check_graph, edge_attributes
 from counteredge.decision import Decision, JointDecision
 from counteredge.edits import EditSet
 from counteredge.errors import InputError, ModelError
-from counteredge.graphs import GraphBatch
 from counteredge.nodes.balls import IDS, Targets, cut, reach
 from counteredge.nodes.head import LABELS, MARK, NodeHead
 from counteredge.oracle import Oracle
 from counteredge.results import Counterfactual
+from counteredge.space import EditSpace, nodes_of, pairs_of
 from counteredge.untouched import untouched
 
 __all__ = ["NodeOracle"]
@@ -71,15 +71,17 @@ class NodeOracle(Oracle):
         self.head, self.together = head, together
         self.full, self.targets, self.keep_others = data, targets, float(keep_others)
         self._rows: dict[bool, Tensor] = {}
+        self._noted: list[Tensor] | None = None
         self.balls: list[Data] = []
 
     # -- balls -------------------------------------------------------------------------------------------------------
 
-    def prepare(self, *, additions: bool, whole: bool = False) -> list[Data]:
+    def prepare(self, space: EditSpace, *, whole: bool = False) -> list[Data]:
         """Cut the balls, one a group of targets.
 
         Args:
-            additions: Bring in far nodes as ends of new edges.
+            space: What may change, in numbers of the full graph: where edges may be added, the ends of the pairs that
+                are allowed join each ball, or else some of the nodes that are not frozen.
             whole: Take the full graph for every ball, for columns that follow from all of its edges.
         """
         self._edge_keys = tuple(edge_attributes(self.full))
@@ -92,16 +94,14 @@ class NodeOracle(Oracle):
             insides = [torch.ones(len(full.x), dtype=torch.bool)] * len(self.targets.groups)
             if not whole:
                 insides = self._wide_enough(full, layers, rows)
-                if additions:
-                    insides = [
-                        self._with_far(inside, group, layers, rows)
-                        for inside, group in zip(insides, self.targets.groups, strict=True)
-                    ]
+                insides = [
+                    self._with_far(inside, group, layers, rows, space)
+                    for inside, group in zip(insides, self.targets.groups, strict=True)
+                ]
             self.balls = [cut(full, i.to(full.x.device), g) for i, g in zip(insides, self.targets.groups, strict=True)]
-            for ball in self.balls:
-                # what the other nodes are called on the ball: those at its rim may be read otherwise than in the graph
-                self.caller(stacked_inputs([ball], self._edge_keys))
-                ball[LABELS] = _labels(self._seen())
+            # what the other nodes are called on the ball: those at its rim may be read otherwise than in the graph
+            for ball, (_, own) in zip(self.balls, self._told(self.balls), strict=True):
+                ball[LABELS] = _labels(own)
         self.partial = any(len(ball.x) < len(self.full.x) for ball in self.balls)
         return self.balls
 
@@ -111,17 +111,40 @@ class NodeOracle(Oracle):
         found: list[Tensor | None] = [None] * len(groups)
         for hops in range(layers + 1, 2 * layers + 3):
             left = [k for k, inside in enumerate(found) if inside is None]
-            for k in left:
-                inside = reach(full, groups[k], hops)
-                z = self.caller(stacked_inputs([cut(full, inside, groups[k])], self._edge_keys)).double().flatten()
+            if not left:
+                break
+            wider = [reach(full, groups[k], hops) for k in left]
+            try:
+                told = self._told([cut(full, i, groups[k]) for k, i in zip(left, wider, strict=True)])
+            except (RuntimeError, IndexError, ValueError):
+                self.caller.takes_batch = False  # a model that wants just the nodes of the full graph
+                break
+            for k, inside, (z, _) in zip(left, wider, told, strict=True):
                 due = rows[list(groups[k])].flatten()
                 if bool(((z - due).abs() <= AGREEMENT * due.abs().amax().clamp(min=1.0)).all()):
                     found[k] = inside
         return [torch.ones(len(full.x), dtype=torch.bool) if i is None else i.cpu() for i in found]
 
-    def _with_far(self, inside: Tensor, group: Sequence[int], layers: int, rows: Tensor) -> Tensor:
+    def _told(self, balls: Sequence[Data]) -> list[tuple[Tensor, Tensor]]:
+        """The model's output at the targets of each ball, ``(T * C,)``, and at all of its nodes, ``(k, C)``."""
+        step = max(1, STACKED_NODES // max(1, max((len(b.x) for b in balls), default=1)))
+        step = step if self.caller.takes_batch else 1
+        out = []
+        for start in range(0, len(balls), step):
+            part = balls[start : start + step]
+            z = self.caller(stacked_inputs(part, self._edge_keys)).double().reshape(len(part), -1)
+            out += list(zip(z, torch.split(self._seen(), [len(b.x) for b in part]), strict=True))
+        return out
+
+    def _with_far(self, inside: Tensor, group: Sequence[int], layers: int, rows: Tensor, space: EditSpace) -> Tensor:
         """The ball and some nodes elsewhere, as different from one another as their outputs are."""
-        outside = (~inside).nonzero().flatten()
+        if not space.add_edges or bool(inside.all()):
+            return inside
+        if space.allowed_pairs is not None:
+            ends = pairs_of(space.allowed_pairs, "allowed_pairs", self.full).flatten().tolist()
+            return inside | reach(self.full, ends, layers).cpu() if ends else inside
+        still = nodes_of(space.frozen_nodes, self.full)
+        outside = (~inside).index_fill(0, still, False).nonzero().flatten()
         if not len(outside):
             return inside
         label = _labels(rows[[group[0]]])
@@ -159,7 +182,7 @@ class NodeOracle(Oracle):
                     out[k] = self._all_rows(precise)[list(groups[id(ball)])].flatten()
                 else:
                     edited.append(k)
-            step = max(1, STACKED_NODES // len(self.full.x))
+            step = max(1, STACKED_NODES // len(self.full.x)) if self.caller.takes_batch else 1
             for s in range(0, len(edited), step):
                 part = edited[s : s + step]
                 inputs = stacked_inputs([self._lifted(graphs[k]) for k in part], self._edge_keys)
@@ -209,17 +232,23 @@ class NodeOracle(Oracle):
 
     # -- the other nodes ---------------------------------------------------------------------------------------------
 
-    def disturbance(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor) -> Tensor:
-        """``keep_others`` times the number of other nodes of the ball whose label changes, ``(K,)``."""
-        if not self.keep_others or not len(row):
-            return super().disturbance(base, row, adj, x)
-        step = self.chunk(base)
-        parts = []
-        for s in range(0, len(row), step):
-            part = slice(s, s + step)
-            self.logits(base, row[part], adj[part], x[part])
-            parts.append(self.head.disturbance())
-        return self.keep_others * torch.cat(parts)
+    def note(self) -> None:
+        """From now on, count the other nodes of the ball whose label changes in each evaluated graph."""
+        self._noted = [] if self.keep_others else None
+
+    def noted(self, count: int) -> Tensor:
+        """``keep_others`` times these numbers, ``(count,)``; zero for what was not looked at for want of time."""
+        out = super().noted(count)
+        if self._noted:
+            seen = torch.cat(self._noted)
+            out[: len(seen)] = self.keep_others * seen
+        self._noted = None
+        return out
+
+    def _shaped(self, out: Tensor, graphs: int) -> Tensor:
+        if self._noted is not None:
+            self._noted.append(self.head.disturbance())
+        return super()._shaped(out, graphs)
 
     def soft_loss(self) -> Tensor | float:
         """``keep_others`` times the other nodes' loss in the last relaxed pass, ``(K,)``."""
