@@ -25,6 +25,7 @@ __all__ = ["draw", "gallery", "to_html"]
 ADDED, REMOVED, CHANGED, KEPT, NODE = "#1a9850", "#d73027", "#e69f00", "#9a9a9a", "#dfe8f1"
 TARGET = "#3b6fb6"  # the node whose prediction is explained
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "ncols": 5, "frameon": False, "handlelength": 1.6}
+DASHES = (0, (1.4, 0.6))  # short ones, so that a short edge shows more than one
 SURROUNDINGS = 60  # most nodes of the picture of a node task
 
 
@@ -83,7 +84,7 @@ def _legend(cfs: Sequence[Counterfactual]) -> list[Any]:
     target = Line2D([], [], markerfacecolor=TARGET, markeredgecolor="#5b6b7b", label="node explained", **ring)
     return [
         Line2D([], [], color=ADDED, lw=2.6, label="edge added"),
-        Line2D([], [], color=REMOVED, lw=2.2, ls="--", label="edge removed"),
+        Line2D([], [], color=REMOVED, lw=2.6, ls=DASHES, label="edge removed"),
         Line2D([], [], markerfacecolor=NODE, markeredgecolor=CHANGED, label="node changed", **ring),
         Line2D([], [], color=KEPT, lw=1.2, label="edge kept"),
         *([target] if any(cf.node is not None for cf in cfs) else []),
@@ -111,7 +112,7 @@ def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
     ringed, targets = {e.node for e in cf.edits.features}, set(cf.targets)
     common = {"ax": axes, "node_size": size}
     nx.draw_networkx_edges(graph, place, kept, edge_color=KEPT, width=0.5 if dense else 1.2, **common)
-    nx.draw_networkx_edges(graph, place, list(removed), edge_color=REMOVED, width=2.2, style="--", **common)
+    nx.draw_networkx_edges(graph, place, list(removed), edge_color=REMOVED, width=2.6, style=DASHES, **common)
     nx.draw_networkx_edges(graph, place, list(added), edge_color=ADDED, width=2.6, **common)
     nx.draw_networkx_nodes(
         graph,
