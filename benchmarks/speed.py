@@ -57,8 +57,8 @@ class Recorder:
             passes.append(["predict", oracle, list(graphs), precise])
             return predict(oracle, graphs, ids, precise=precise)
 
-        def recorded_relaxed(oracle: Oracle, *args: Any) -> Any:
-            z = relaxed(oracle, *args)
+        def recorded_relaxed(oracle: Oracle, *args: Any, **options: Any) -> Any:
+            z = relaxed(oracle, *args, **options)
             entry = passes[-1]
 
             def once_more(gradient: torch.Tensor) -> None:
