@@ -65,6 +65,8 @@ def main() -> None:
         for edits, structural in (SEARCHES[key] for key in args.searches):
             if structural == "frozen" and not whole.schema.derived:
                 continue
+            if edits == "both" and len(whole.schema.derived) == whole.schema.width:
+                continue  # no column of its own: the search is the one with edges
             row = measured(name, whole, model, edits, structural, args.limit)
             write(args.out / "strength.csv", row)
             print(row, flush=True)

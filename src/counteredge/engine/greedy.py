@@ -28,7 +28,9 @@ class BeamOptions:
 
     Args:
         looks: How many of the best-ranked single edits to have tried after each look; a graph that a look answers
-            is spared the next, wider one.
+            is spared the next, wider one. Where columns follow from the edges the last of these looks takes the
+            removals first: of a sparse graph they are few, and the columns that rest on shortest paths have no
+            gradient that could rank them.
         every: The last look: all single edits when a graph has at most this many, else ``most`` of the best.
         most: See ``every``; where nothing ranks the edits, ``every`` of them are tried instead.
         width: Partial answers kept a level.
@@ -39,7 +41,7 @@ class BeamOptions:
             many times the levels that are left. What leaps on from there is dearer in edits, a level in vain in time.
     """
 
-    looks: tuple[int, ...] = (2, 8, 32, 64)
+    looks: tuple[int, ...] = (2, 8, 32, 64, 256)
     every: int = 4096
     most: int = 512
     width: int = 8
@@ -151,6 +153,10 @@ class _Tried:
         # every state's moves, best first, one state after the other
         owner, move = search.top(score, last)
         rank = torch.arange(len(owner)) - torch.searchsorted(owner, owner, side="left")
+        if search.oracle.follows is not None:
+            later = (rank >= options.looks[-2]) & ~search.moves.removes(front, owner, move)
+            order = torch.argsort(2 * owner + later.long(), stable=True)
+            owner, move = owner[order], move[order]
         if search.oracle.way(search.base).ranks:
             # what cannot be tried completely is left to the ranking
             many = torch.isfinite(score).sum(1) > options.every

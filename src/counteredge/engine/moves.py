@@ -128,6 +128,18 @@ class Moves:
         """Total cost of each state's edits, ``(S,)``."""
         return (self.changed(s).to(torch.float64) * self.unit_cost[s.row]).sum(1)
 
+    def removes(self, s: State, which: Tensor, move: Tensor) -> Tensor:
+        """Which moves take an edge away: ``move[k]`` of state ``which[k]``.
+
+        Shapes:
+            which, move: ``(K,)``; returns ``(K,)``.
+        """
+        found = move < self.pairs
+        at = found.nonzero().flatten()
+        pair = move[at]
+        found[at] = s.adj[which[at], self.i[pair], self.j[pair]] > 0.5
+        return found
+
     def open(self, s: State) -> Tensor:
         """Which moves each state still may make, ``(S, M)``: allowed, no repetition, not on a unit already changed."""
         changed = self.changed(s)
