@@ -1,6 +1,7 @@
 """How strong the default search is on every dataset with an oracle; writes docs/results/strength.csv.
 
     python benchmarks/strength.py [--limit 100] [--only MUTAG BZR] [--searches both edges frozen] [--out docs/results]
+    python benchmarks/strength.py --only --doc docs/strength.md    # no search: the tables of the page from the files
 
 Rows of other datasets and searches that the file already holds stay.
 
@@ -21,9 +22,10 @@ from typing import Any
 import torch
 
 import counteredge as ce
+from counteredge.cache import write_between
 from counteredge.datasets import load
 from counteredge.datasets.dataset import GraphDataset
-from counteredge.metrics import summarise
+from counteredge.metrics import evaluate
 from counteredge.models import oracle_for
 
 DATASETS = [
@@ -36,6 +38,11 @@ FIELDS = [
     "mean_feature_edits", "mean_edit_ratio", "paper_validity", "paper_edit_ratio", "paper_best_edit_ratio",
     "one_minimal_share", "mean_oracle_calls", "seconds", "stages",
 ]  # fmt: skip
+MEANS = {
+    "validity": "validity", "validity_refreshed": "validity_refreshed", "validity_frozen": "validity_frozen",
+    "mean_edge_edits": "ged", "mean_feature_edits": "feature_edits", "mean_edit_ratio": "edit_ratio",
+    "one_minimal_share": "one_minimal_share", "mean_oracle_calls": "calls_forward",
+}  # fmt: skip
 # the paper's figures: XPlore's validity (%) with edges and features, and with edges only (ablation, without freedom and
 # gating), XPlore's edit ratio, and the smallest edit ratio of any explainer (extended table)
 PAPER: dict[str, tuple[float, float | None, float, float]] = {
@@ -57,6 +64,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="first so many graphs of each dataset")
     parser.add_argument("--only", nargs="*", choices=DATASETS, default=DATASETS)
     parser.add_argument("--searches", nargs="*", choices=list(SEARCHES), default=list(SEARCHES))
+    parser.add_argument("--doc", type=Path, help="Markdown file whose tables are written from the files")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for name in args.only:
@@ -67,12 +75,14 @@ def main() -> None:
                 continue
             if edits == "both" and len(whole.schema.derived) == whole.schema.width:
                 continue  # no column of its own: the search is the one with edges
-            row = measured(name, whole, model, edits, structural, args.limit)
+            row = row_of(name, whole, model, edits, structural, args.limit)
             write(args.out / "strength.csv", row)
             print(row, flush=True)
+    if args.doc:
+        document(args.doc, args.out)
 
 
-def measured(
+def row_of(
     name: str, whole: GraphDataset, model: torch.nn.Module, edits: str, structural: str, limit: int | None
 ) -> dict[str, Any]:
     """One line of the table."""
@@ -81,7 +91,8 @@ def measured(
     begun = time.perf_counter()
     cfs = ce.XPlore().explain(model, graphs, edits=space)
     seconds = time.perf_counter() - begun
-    figures = summarise(cfs, [int(g.y) for g in graphs])
+    measured = evaluate(cfs, embedders=(), controls=())
+    figures = {"graphs": len(cfs), **{column: measured.mean(metric) for column, metric in MEANS.items()}}
     both, edges, ratio, best = PAPER[name]
     valid = both if edits == "both" else edges
     figures |= {
@@ -107,6 +118,104 @@ def write(path: Path, row: dict[str, Any]) -> None:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n", restval="")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def document(doc: Path, out: Path) -> None:
+    """Write the tables of the page."""
+    rows = list(csv.DictReader((out / "strength.csv").open()))
+    gap = list(csv.DictReader((out / "optimality_gap.csv").open()))
+    frozen = [r for r in rows if r["structural"] == "frozen"]
+    edges = [r for r in rows if r["edits"] == "edges" and r["structural"] != "frozen"]
+    both = [r for r in rows if r["edits"] == "both"]
+    # where all columns follow from the edges there is nothing else to edit
+    alone = [r for r in edges if r["dataset"] not in {b["dataset"] for b in both}]
+    default = both + [r | {"paper_validity": str(PAPER[r["dataset"]][0] / 100)} for r in alone]
+    default.sort(key=lambda r: DATASETS.index(r["dataset"]))
+    head = [
+        "dataset", "graphs", "validity", "paper's XPlore", "edge edits", "feature edits", "edit ratio",
+        "paper's XPlore", "smallest in the paper", "one-minimal", "s a graph",
+    ]  # fmt: skip
+    write_between(doc, "both", table(head, [figures(r) for r in default]) + below(default))
+    write_between(doc, "edges", table(head, [figures(r) for r in edges]) + below(edges))
+    head = ["dataset", "single", "beam", "later stages", "no answer", "of these proved impossible"]
+    write_between(doc, "stages", table(head, [stages(r) for r in edges]))
+    head = [
+        "dataset",
+        "graphs",
+        "validity",
+        "edge edits",
+        "edit ratio",
+        "of all graphs, valid when refreshed",
+        "s a graph",
+    ]
+    write_between(doc, "frozen", table(head, [frozen_figures(r) for r in frozen]))
+    head = [
+        "dataset", "graphs", "smallest is one flip", "found with one", "smallest is two", "found with two", "above two",
+    ]  # fmt: skip
+    cells = [
+        [g["dataset"], g["graphs"], g["minimum_one"], percent(g["share_where_one"]), g["minimum_two"],
+         percent(g["share_where_two"]), g["minimum_above_two"]] for g in gap
+    ]  # fmt: skip
+    write_between(doc, "gap", table(head, cells))
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+
+
+def percent(share: str) -> str:
+    """``98.5 %``; a dash for nothing."""
+    return f"{round(100 * float(share), 2):g} %" if share else "-"
+
+
+def rounded(value: str, digits: int) -> str:
+    """A number, a dash for nothing."""
+    return f"{float(value):.{digits}f}" if value else "-"
+
+
+def figures(r: dict[str, str]) -> list[str]:
+    """A dataset's cells beside the paper's."""
+    return [
+        r["dataset"], r["graphs"], percent(r["validity"]), percent(r["paper_validity"]),
+        rounded(r["mean_edge_edits"], 2), rounded(r["mean_feature_edits"], 2), rounded(r["mean_edit_ratio"], 4),
+        r["paper_edit_ratio"], r["paper_best_edit_ratio"], percent(r["one_minimal_share"]), each(r),
+    ]  # fmt: skip
+
+
+def each(r: dict[str, str]) -> str:
+    """Seconds a graph."""
+    return f"{float(r['seconds']) / int(r['graphs']):.2f}"
+
+
+def below(rows: list[dict[str, str]]) -> str:
+    """How often the edit ratio is below the paper's."""
+    counts = [
+        sum(float(r["mean_edit_ratio"] or "nan") < float(r[key]) for r in rows)
+        for key in ("paper_edit_ratio", "paper_best_edit_ratio")
+    ]
+    return (
+        f"\nEdit ratio below the paper's XPlore: {counts[0]} of {len(rows)}; "
+        f"below the smallest of any explainer in the paper: {counts[1]}.\n"
+    )
+
+
+def stages(r: dict[str, str]) -> list[str]:
+    """Which stage answered how many graphs."""
+    counts = {k: int(n) for k, n in (part.split(":") for part in r["stages"].split())}
+    single, none, proved = counts.pop("greedy-1", 0), counts.pop("none", 0), counts.pop("proved-none", 0)
+    beam = sum(n for k, n in counts.items() if k.startswith("greedy"))
+    later = ", ".join(f"{k} {n}" for k, n in counts.items() if not k.startswith("greedy"))
+    return [r["dataset"], str(single), str(beam), later or "-", str(none), str(proved)]
+
+
+def frozen_figures(r: dict[str, str]) -> list[str]:
+    """A dataset's cells with stale columns."""
+    return [
+        r["dataset"], r["graphs"], percent(r["validity"]), rounded(r["mean_edge_edits"], 2),
+        rounded(r["mean_edit_ratio"], 4), percent(r["validity_refreshed"]), each(r),
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":

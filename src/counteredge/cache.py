@@ -6,7 +6,9 @@ import os
 import secrets
 from pathlib import Path
 
-__all__ = ["cache_dir", "write_atomic"]
+from counteredge.errors import InputError
+
+__all__ = ["cache_dir", "write_atomic", "write_between"]
 
 
 def cache_dir() -> Path:
@@ -46,3 +48,23 @@ def write_atomic(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_between(path: Path, name: str, content: str) -> None:
+    """Replace what stands between two marks of a Markdown file: tables that the package itself writes.
+
+    Args:
+        path: The file, with the marks ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``.
+        name: Of the marks.
+        content: The new lines.
+
+    Raises:
+        InputError: When the file or its marks are missing.
+    """
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise InputError(f"{path} has no {begin} ... {end} to put the table between")
+    write_atomic(path, f"{before}{begin}\n{content}{end}{after}".encode())

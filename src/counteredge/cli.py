@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from counteredge.errors import CapabilityError, CounterEdgeError, DataError, InputError
 
@@ -19,6 +19,9 @@ try:
     from rich.table import Table
 except ImportError as e:  # pragma: no cover - depends on the installation
     sys.exit(f"the command line needs more packages ({e.name}): pip install 'counteredge[cli,viz]'")
+
+if TYPE_CHECKING:
+    from counteredge.metrics import Evaluation
 
 __all__ = ["app", "main"]
 
@@ -150,14 +153,9 @@ def explain(
             progress=not quiet,
             say=lambda t: console.print(t, style="dim"),
         )
-        table = Table(title=f"{result.summary['dataset']}: {explainer}, {preset.value}", show_header=False)
-        for key, value in result.summary.items():
-            if isinstance(value, float):
-                table.add_row(key, f"{value:.4g}")
-            elif isinstance(value, int | str):
-                table.add_row(key, str(value))
+        s = result.summary
         printed = Console(quiet=quiet)
-        printed.print(table)
+        printed.print(_figures(result.evaluation, f"{s['dataset']}, {s['graphs']} graphs: {explainer}, {preset.value}"))
         printed.print(f"Picture: {result.files['gallery']}", soft_wrap=True, highlight=False)
         printed.print(f"Table:   {result.files['summary']}", soft_wrap=True, highlight=False)
         printed.print(f"Results: {result.files['counterfactuals']}", soft_wrap=True, highlight=False)
@@ -282,6 +280,66 @@ def datasets(
                 console.print(f"{name}: {text}", style="red", markup=False, highlight=False, soft_wrap=True)
         if any(wrong.values()):
             raise typer.Exit(1)
+
+
+@app.command(epilog="Example: counteredge evaluate runs/mutag/counterfactuals.jsonl --dataset MUTAG")
+def evaluate(
+    file: Annotated[Path, typer.Argument(help="Counterfactuals, as explain writes them.")],
+    dataset: Annotated[
+        str | None, typer.Option(help="Its graphs fit the embedders, and tell whether answers look like real graphs.")
+    ] = None,
+    embedders: Annotated[str, typer.Option(help="all, none, or names with commas between.")] = "all",
+    out: Annotated[Path | None, typer.Option(help="JSON file for the figures.")] = None,
+    data_root: Annotated[
+        Path | None, typer.Option(help="Folder that holds the datasets' files ($COUNTEREDGE_DATA otherwise).")
+    ] = None,
+) -> None:
+    """Measure stored counterfactuals by every metric, with controls beside them.
+
+    The model is not asked again: what needs it (validity of controls, PyG's fid+ and fid-) is left out.
+    """
+    from counteredge.datasets import load
+    from counteredge.metrics import evaluate as measure
+    from counteredge.results import read_jsonl
+
+    with _plain_errors():
+        if not file.is_file():
+            raise InputError(f"{file} is no file: give the counterfactuals.jsonl of a run")
+        named = {"all": "all", "none": []}.get(embedders, embedders.split(","))
+        graphs = None if dataset is None else load(dataset, data_root).graphs
+        figures = measure(list(read_jsonl(file)), dataset=graphs, embedders=named)
+        Console().print(_figures(figures, f"{file.name}, {figures.graphs} graphs"))
+        if out is not None:
+            figures.save(out)
+
+
+@app.command(epilog="Example: counteredge metrics --doc docs/metrics.md")
+def metrics(
+    doc: Annotated[Path | None, typer.Option(help="Markdown file whose tables get the definitions.")] = None,
+) -> None:
+    """List every metric with its formula, range and direction."""
+    from counteredge.cache import write_between
+    from counteredge.metrics import METRICS, definitions, embedders_table
+
+    with _plain_errors():
+        if doc is not None:
+            write_between(doc, "metrics", definitions())
+            write_between(doc, "embedders", embedders_table())
+        table = Table("name", "formula", "range", "better", box=None, padding=(0, 1, 0, 0))
+        for m in METRICS.values():
+            table.add_row(m.name, escape(m.formula), f"{m.low:g} to {m.high:g}", m.direction)
+        Console().print(table)
+
+
+def _figures(figures: Evaluation, title: str) -> Table:
+    """Mean and spread of each metric that has a value, over how many graphs, and its controls."""
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0))
+    table.add_column("metric", no_wrap=True)
+    for heading in ("mean", "std", "graphs", *figures.controls):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, mean, std, count, _, *beside in figures.rows(digits=3):
+        table.add_row(escape(name), mean, std, count, *beside)
+    return table
 
 
 @contextmanager

@@ -12,10 +12,11 @@ import pytest
 import counteredge as ce
 from counteredge.bench import RunSpec, run_explain
 from counteredge.cli import main
+from counteredge.metrics import CONTROLS, METRICS
 
 KEYS = {
-    "dataset", "explainer", "preset", "seed", "graphs", "oracle_accuracy", "validity", "fidelity", "mean_edge_edits",
-    "mean_feature_edits", "mean_edit_ratio", "one_minimal_share", "mean_oracle_calls", "seconds", "versions",
+    "dataset", "explainer", "preset", "seed", "graphs", "oracle_accuracy", "oracle_accuracy_heldout", "seconds",
+    "embedders", "similarity_over", "metrics", "controls", "versions",
 }  # fmt: skip
 
 
@@ -40,8 +41,12 @@ def test_run_writes_and_resumes(tmp_path):
     result = run_explain(spec, tmp_path / "a", limit=40, progress=False)
     assert set(result.summary) >= KEYS
     assert json.loads((tmp_path / "a/summary.json").read_text()) == result.summary
-    assert result.summary["validity"] == 1.0
-    assert result.summary["one_minimal_share"] == 1.0
+    figures = result.summary["metrics"]
+    assert set(figures) == set(METRICS)
+    assert figures["validity"]["mean"] == figures["one_minimal_share"]["mean"] == 1.0
+    assert 0.5 < figures["cosine_similarity"]["mean"] < 1.0
+    assert set(result.summary["controls"]) == set(CONTROLS)
+    assert len(result.summary["embedders"]) == 10
     assert (tmp_path / "a/gallery.png").stat().st_size > 10_000
     stored = list(ce.read_jsonl(tmp_path / "a/counterfactuals.jsonl"))
     assert stored == result.counterfactuals

@@ -17,7 +17,7 @@ from torch_geometric.nn import (
 )
 
 import counteredge as ce
-from counteredge.metrics import summarise
+from counteredge.metrics import evaluate
 
 
 def test_pyg_5114_two_models_give_two_explanations():
@@ -134,7 +134,7 @@ def test_pygs_explainer_before_and_after(theirs, conv):
         assert cf.found
         assert cf.to_json(timings=False) == ours
         paper = ce.XPlore("paper", iterations=5).explain(model, g, progress=False)
-        assert summarise([cf, paper], [cf.before.label] * 2)["fidelity"] >= 0.5
+        assert evaluate([cf, paper], [cf.before.label] * 2, embedders=()).mean("fidelity") >= 0.5
 
 
 def test_run_pyg_gnnexplainer_a_training_step_after_an_explanation_changes_nothing():

@@ -20,7 +20,7 @@ from counteredge.datasets import GraphDataset, load
 from counteredge.draw import gallery
 from counteredge.errors import InputError
 from counteredge.explainers import get_explainer
-from counteredge.metrics import summarise
+from counteredge.metrics import Evaluation, evaluate
 from counteredge.models import TrainedModel, oracle_for
 from counteredge.results import Counterfactual, read_jsonl, write_jsonl
 from counteredge.space import EditSpace
@@ -72,12 +72,14 @@ class RunResult:
     Attributes:
         counterfactuals: All of them, in the order of the dataset.
         summary: As in ``summary.json``.
+        evaluation: The figures behind it.
         files: Paths written.
         resumed: How many graphs an earlier run had finished.
     """
 
     counterfactuals: list[Counterfactual]
     summary: dict[str, Any]
+    evaluation: Evaluation
     files: dict[str, Path]
     resumed: int
 
@@ -142,11 +144,14 @@ def run_explain(
             bar.update(len(part))
     seconds = time.perf_counter() - begun
     cfs = [done[i] for i in range(len(dataset))]
-    summary = _summary(spec, dataset, oracle, cfs, seconds if not resumed else sum(c.seconds for c in cfs))
+    say("Measuring")
+    spent = seconds if not resumed else sum(c.seconds for c in cfs)
+    figures = evaluate(cfs, dataset=whole.graphs, model=oracle.model, seed=spec.seed, progress=progress or False)
+    summary = _summary(spec, dataset, oracle, cfs, figures, spent)
     files = {"counterfactuals": file, "summary": folder / "summary.json", "gallery": folder / "gallery.png"}
     write_atomic(files["summary"], (json.dumps(summary, indent=2) + "\n").encode())
     gallery(cfs, files["gallery"])
-    return RunResult(cfs, summary, files, resumed)
+    return RunResult(cfs, summary, figures, files, resumed)
 
 
 def _explain_part(
@@ -194,12 +199,15 @@ def _finished(file: Path) -> dict[int, Counterfactual]:
 
 
 def _summary(
-    spec: RunSpec, dataset: GraphDataset, oracle: TrainedModel, cfs: list[Counterfactual], seconds: float
+    spec: RunSpec,
+    dataset: GraphDataset,
+    oracle: TrainedModel,
+    cfs: list[Counterfactual],
+    figures: Evaluation,
+    seconds: float,
 ) -> dict[str, Any]:
     import counteredge
 
-    labels = [int(g.y) for g in dataset.graphs]
-    figures = summarise(cfs, labels)
     return {
         "dataset": dataset.name,
         "explainer": spec.explainer,
@@ -209,11 +217,10 @@ def _summary(
         "structural": cfs[0].structural if cfs else spec.structural,
         "chemistry": spec.chemistry,
         "seed": spec.seed,
-        "graphs": figures.pop("graphs"),
         "oracle_accuracy": oracle.accuracy,
         "oracle_accuracy_heldout": oracle.accuracy_heldout,
-        **figures,
         "seconds": round(seconds, 3),
+        **figures.to_dict(),
         "versions": {
             "counteredge": counteredge.__version__,
             "torch": torch.__version__,

@@ -8,14 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from counteredge.cache import write_atomic
+from counteredge.cache import write_atomic, write_between
 from counteredge.errors import InputError
 from counteredge.models.recipes import RECIPES, Recipe
 from counteredge.models.training import TrainedModel
 
 __all__ = ["OracleRow", "architecture", "oracle_row", "read_rows", "update_document", "write_rows"]
-
-BEGIN, END = "<!-- oracles: begin -->", "<!-- oracles: end -->"
 
 
 @dataclass(frozen=True)
@@ -132,12 +130,7 @@ def update_document(path: Path, rows: Sequence[OracleRow]) -> None:
     Raises:
         InputError: When the file or its marks are missing.
     """
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise InputError(f"{path} has no {BEGIN} ... {END} to put the table between")
-    write_atomic(path, f"{before}{BEGIN}\n{_table(rows)}{END}{after}".encode())
+    write_between(path, "oracles", _table(rows))
 
 
 def _table(rows: Sequence[OracleRow]) -> str:

@@ -1,0 +1,137 @@
+"""What edits without any search are worth: the empty graph, the complete graph, as many flips at random.
+
+A figure that one of these reaches too says nothing about an explainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from counteredge.data import content_key, rebuild
+from counteredge.decision import Label
+from counteredge.edits import EditSet
+from counteredge.errors import unknown
+from counteredge.metrics.sample import Sample, pairs_of
+
+__all__ = ["CONTROLS", "control_sample"]
+
+JUDGED_AT_ONCE = 256  # control graphs with features that are held together
+Pairs = tuple[Tensor, Tensor]
+Rule = Callable[[Data, bool, int, int], Pairs]  # graph, directed, how many flips, seed
+
+
+def control_sample(sample: Sample, name: str, *, seed: int = 0) -> Sample:
+    """The sample with every graph edited by rule instead of by a search.
+
+    ``empty``: all edges removed; ``complete``: all pairs joined; ``random``: as many pairs flipped as the
+    counterfactual has, none where nothing was found, drawn by the graph's content and the seed. Features stay,
+    columns that follow from the edges do so where the counterfactuals' do.
+
+    Args:
+        sample: What was measured.
+        name: Which control.
+        seed: Of the random one.
+
+    Returns:
+        A sample whose answers are the model's where it was given. Without a model it is not known whether any of them
+        is a counterfactual: all count as found for sizes and similarities, and their labels are not known.
+
+    Raises:
+        InputError: For an unknown name.
+    """
+    if name not in CONTROLS:
+        raise unknown("control", name, CONTROLS)
+    rule = CONTROLS[name]
+    count = torch.zeros(len(sample), dtype=torch.float64)
+    structures: list[Data] = []
+    shared: dict[tuple[int, bool], Data] = {}
+    after: list[Label | None] = []
+    waiting: list[Data] = []
+    asked = torch.ones(len(sample), dtype=torch.bool)
+    flips = torch.ones(len(sample), dtype=torch.bool)
+    for k, (g, removed, added) in enumerate(_edited(sample, rule, seed)):
+        count[k] = len(removed) + len(added)
+        directed = bool(sample.directed[k])
+        asked[k] = name != "random" or bool(sample.found[k])
+        edited = rebuild(g, removed, added, directed=directed)
+        # equal structures are one object: they are embedded once
+        bare = Data(edge_index=edited.edge_index, num_nodes=len(g.x))
+        structures.append(bare if name == "random" else shared.setdefault((len(g.x), directed), bare))
+        if sample.judge is not None:
+            waiting.append(edited)
+            if len(waiting) == JUDGED_AT_ONCE or k == len(sample) - 1:
+                rows = range(k + 1 - len(waiting), k + 1)
+                graphs = sample.settled(rows, waiting)
+                said, flips[list(rows)] = sample.judge.verdicts([sample.originals[r] for r in rows], graphs)
+                after += said
+                waiting = []
+    labels: list[Label | None] = after if sample.judge is not None else [None] * len(sample)
+    unknown_yet = torch.full((len(sample),), torch.nan, dtype=torch.float64)
+    return Sample(
+        originals=sample.originals,
+        edited=structures,
+        edits=[EditSet(directed=e.directed) for e in sample.edits],
+        edge_edits=count,
+        directed=sample.directed,
+        found=flips & asked,
+        before=sample.before,
+        after=labels,
+        labels=sample.labels,
+        costs=None,
+        minimal=unknown_yet,
+        refreshed=unknown_yet,
+        frozen=unknown_yet,
+        schema=sample.schema,
+        follows=sample.follows,
+    )
+
+
+def _edited(
+    sample: Sample, rule: Callable[[Data, bool, int, int], Pairs], seed: int
+) -> Iterator[tuple[Data, Tensor, Tensor]]:
+    for k, g in enumerate(sample.originals):
+        flips = int(sample.edge_edits[k]) if bool(sample.found[k]) else 0
+        yield (g, *rule(g, bool(sample.directed[k]), flips, seed))
+
+
+def _empty(g: Data, directed: bool, flips: int, seed: int) -> Pairs:
+    every = pairs_of(g, directed=directed)
+    return every, every[:0]
+
+
+def _complete(g: Data, directed: bool, flips: int, seed: int) -> Pairs:
+    present = _matrix(g, directed)
+    missing = (~present if directed else ~present.triu(1) & torch.ones_like(present).triu(1)).nonzero()
+    missing = missing[missing[:, 0] != missing[:, 1]]
+    return missing[:0], missing
+
+
+def _random(g: Data, directed: bool, flips: int, seed: int) -> Pairs:
+    n = len(g.x)
+    total = n * (n - 1) if directed else n * (n - 1) // 2
+    generator = torch.Generator().manual_seed((content_key(g) ^ seed) & (2**63 - 1))
+    drawn = torch.randperm(total, generator=generator)[:flips]
+    present = _matrix(g, directed)
+    pairs = (~torch.eye(n, dtype=torch.bool) if directed else torch.ones(n, n, dtype=torch.bool).triu(1)).nonzero()
+    chosen = pairs[drawn]
+    there = present[chosen[:, 0], chosen[:, 1]]
+    return chosen[there], chosen[~there]
+
+
+def _matrix(g: Data, directed: bool) -> Tensor:
+    n = len(g.x)
+    out = torch.zeros(n, n, dtype=torch.bool)
+    i, j = pairs_of(g, directed=directed).t()
+    out[i, j] = True
+    return out
+
+
+CONTROLS: dict[str, Rule] = {
+    "empty": _empty,
+    "complete": _complete,
+    "random": _random,
+}

@@ -1,0 +1,253 @@
+"""All metrics of a set of counterfactuals, with controls beside them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from tqdm import tqdm
+
+from counteredge.decision import Desired, Label, Task
+from counteredge.embedders import Embedder, WaveletCharacteristic
+from counteredge.embedders.base import hidden
+from counteredge.errors import InputError, unknown
+from counteredge.metrics.aggregate import Aggregate, aggregate
+from counteredge.metrics.controls import CONTROLS, control_sample
+from counteredge.metrics.definition import METRICS
+from counteredge.metrics.judge import Judge
+from counteredge.metrics.plausibility import Surroundings
+from counteredge.metrics.sample import Sample
+from counteredge.metrics.similarity import CosineSimilarity
+from counteredge.metrics.size import exact_ged
+from counteredge.oracle import Oracle
+from counteredge.results import Counterfactual
+
+__all__ = ["Evaluation", "evaluate"]
+
+SPACE = WaveletCharacteristic.name  # in which neighbours are looked for
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a set of counterfactuals is worth.
+
+    Attributes:
+        graphs: How many graphs were asked about.
+        metrics: Mean, spread, count and interval by name.
+        values: Value of each graph by metric, NaN where it has none.
+        controls: The same figures of the controls.
+        embedders: Names of the embedders that the similarity is the mean of.
+        over: Which graphs the similarity is the mean over.
+
+    Shapes:
+        each of values: ``(N,)``.
+    """
+
+    graphs: int
+    metrics: dict[str, Aggregate]
+    values: dict[str, Tensor]
+    controls: dict[str, dict[str, Aggregate]]
+    embedders: tuple[str, ...]
+    over: str
+
+    def __getitem__(self, name: str) -> Aggregate:
+        return self.metrics[name]
+
+    def mean(self, name: str) -> float | None:
+        """Mean of a metric, ``None`` over nothing."""
+        value = self.metrics[name].mean
+        return None if math.isnan(value) else value
+
+    def to_dict(self, *, timings: bool = True) -> dict[str, Any]:
+        """Plain values for JSON, NaN as ``null``; without run times when not ``timings``."""
+        kept = {k: a for k, a in self.metrics.items() if timings or k != "runtime"}
+        return {
+            "graphs": self.graphs,
+            "embedders": list(self.embedders),
+            "similarity_over": self.over,
+            "metrics": {k: a.to_dict() for k, a in kept.items()},
+            "controls": {c: {k: a.to_dict() for k, a in figures.items()} for c, figures in self.controls.items()},
+        }
+
+    def rows(self, digits: int = 4) -> list[list[str]]:
+        """Cells for people: title, mean, std, count, interval, and the means of the controls, of what has a value."""
+        found = []
+        for k, a in self.metrics.items():
+            if a.count:
+                low, high, mean, std = (_shown(v, digits) for v in (a.low, a.high, a.mean, a.std))
+                interval = "-" if math.isnan(a.low) else f"{low} to {high}"
+                beside = [_shown(figures[k].mean, digits) for figures in self.controls.values()]
+                found.append([METRICS[k].title, mean, std, str(a.count), interval, *beside])
+        return found
+
+    def to_markdown(self) -> str:
+        """A table: one line a metric that has a value, one column a control."""
+        head = ["metric", "mean", "std", "count", "95 % interval", *self.controls]
+        lines = [head, ["---"] * len(head), *self.rows()]
+        return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
+
+    def __str__(self) -> str:
+        return f"{self.graphs} graphs; similarity over {self.over}, mean of {len(self.embedders)} embedders\n" + (
+            self.to_markdown()
+        )
+
+    __repr__ = __str__
+
+    def save(self, path: str | Path) -> None:
+        """Write :meth:`to_dict` as JSON."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def evaluate(
+    counterfactuals: Sequence[Counterfactual],
+    labels: Sequence[Label] | Tensor | None = None,
+    *,
+    dataset: Sequence[Data] | None = None,
+    model: nn.Module | None = None,
+    embedders: str | Sequence[str | Embedder] = "all",
+    over: str = "found",
+    controls: Sequence[str] = tuple(CONTROLS),
+    ged_timeout: float | None = None,
+    forward_fn: Callable[[nn.Module, Batch], Any] | None = None,
+    output_fn: Callable[[Any], Tensor] | None = None,
+    task: Task | None = None,
+    desired: Desired | None = None,
+    rounds: int = 1000,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Evaluation:
+    """Measure counterfactuals by every metric of :data:`~counteredge.metrics.METRICS`.
+
+    Args:
+        counterfactuals: One a graph, as ``explain`` or ``read_jsonl`` give them.
+        labels: True label of each graph; the graphs' own ``y`` when ``None``.
+        dataset: All original graphs of the dataset, with their classes in ``y``: embedders are fitted on them, and
+            neighbours are looked for among them. Without it embedders are fitted on the originals at hand.
+        model: The model that was explained: gives controls their validity, and PyG's fid+ and fid-.
+        embedders: ``"all"``, names or objects; an empty list leaves the similarity out.
+        over: ``"found"``: similarity over counterfactuals; ``"all"``: a graph without one counts as 1, as in the
+            paper's published evaluation code. Never mix the two in a table.
+        controls: Which columns to compute beside: ``"empty"``, ``"complete"``, ``"random"``.
+        ged_timeout: Seconds to spend on each pair for ``ged_exact``, which is left out when ``None``.
+        forward_fn: As for ``explain``, with ``model``.
+        output_fn: As for ``explain``, with ``model``.
+        task: As for ``explain``, with ``model``.
+        desired: As for ``explain``, with ``model``; a regression model needs it.
+        rounds: Bootstrap samples of a mean.
+        seed: Of bootstrap samples and of the random control.
+        progress: Show bars; by default when it takes more than two seconds on a terminal.
+
+    Returns:
+        The figures; ``print`` shows them as a table.
+
+    Raises:
+        InputError: When the numbers of labels and results differ, for unknown names, for graphs without a class.
+
+    Source:
+        XPlore (KDD 2026), section 4.1 and appendix C.3.
+    """
+    if over not in ("found", "all"):
+        raise InputError(f"over={over!r} must be 'found' or 'all'")
+    sample = Sample.of(counterfactuals, labels)
+    if model is not None:
+        sample.judge = Judge(
+            Oracle(model, forward_fn=forward_fn, output_fn=output_fn, task=task, desired=desired, relaxation="none")
+        )
+    wanted = [controls] if isinstance(controls, str) else list(controls)
+    for name in wanted:
+        if name not in CONTROLS:
+            raise unknown("control", name, CONTROLS)
+    sample.dataset = None if dataset is None else list(dataset)
+    real = sample.originals if sample.dataset is None else sample.dataset
+    similarity = CosineSimilarity(embedders).fit(real, progress=progress) if len(embedders) and real else None
+    room = None if dataset is None else Surroundings.of(WaveletCharacteristic(), real, seed=seed, progress=progress)
+    measure = _Measure(sample, similarity, room, over, rounds, seed, progress)
+    if ged_timeout is not None:
+        sample.exact = _exact(sample, ged_timeout, progress)
+    values, figures = measure(sample)
+    beside = {name: measure(control_sample(sample, name, seed=seed))[1] for name in wanted}
+    names = () if similarity is None else tuple(e.name for e in similarity.embedders)
+    return Evaluation(len(sample), figures, values, beside, names, over)
+
+
+def _exact(sample: Sample, timeout: float, progress: bool | None) -> Tensor:
+    """Exact distances of what was found; NaN for directed graphs, whose arcs networkx' search would join."""
+    out = torch.full((len(sample),), torch.nan, dtype=torch.float64)
+    rows = (sample.found & ~sample.directed).nonzero().flatten().tolist()
+    for k in tqdm(rows, desc="exact distance", unit="graph", delay=2, leave=False, disable=hidden(progress)):
+        out[k] = exact_ged(sample.originals[k], sample.edited[k], timeout=timeout)
+    return out
+
+
+class _Measure:
+    """Measures a sample and its controls, which share the originals and so their vectors.
+
+    Args:
+        sample: The counterfactuals.
+        similarity: Fitted; ``None`` to leave similarity out.
+        room: Real graphs; ``None`` to leave neighbours out.
+        over: See :func:`evaluate`.
+        rounds: Bootstrap samples.
+        seed: Of the draws.
+        progress: Show bars.
+    """
+
+    def __init__(
+        self,
+        sample: Sample,
+        similarity: CosineSimilarity | None,
+        room: Surroundings | None,
+        over: str,
+        rounds: int,
+        seed: int,
+        progress: bool | None,
+    ) -> None:
+        self.similarity, self.room, self.over = similarity, room, over
+        self.rounds, self.seed, self.progress = rounds, seed, progress
+        self.originals = self._vectors(sample.originals)
+
+    def _vectors(self, graphs: Sequence[Data]) -> dict[str, Tensor]:
+        found = {} if self.similarity is None else self.similarity.embed(graphs, progress=self.progress)
+        if self.room is not None and SPACE not in found:
+            found[SPACE] = WaveletCharacteristic().transform(graphs, progress=self.progress)
+        return found
+
+    def __call__(self, sample: Sample) -> tuple[dict[str, Tensor], dict[str, Aggregate]]:
+        edited = self._vectors(sample.edited)
+        if self.similarity is not None:
+            sample.cosines = self.similarity.score(self.originals, edited).values
+            if self.over == "all":  # who was not found stays what it was
+                sample.cosines = {k: torch.where(sample.found, v, 1.0) for k, v in sample.cosines.items()}
+        if self.room is not None:
+            sample.near = self.room.near(sample.found, sample.after, self.originals[SPACE], edited[SPACE])
+        sample.similarity_over_all = self.over == "all"
+        values, figures = {}, {}
+        for name, m in METRICS.items():
+            value = m.compute(sample)
+            if m.whole:
+                figures[name] = _of_whole(value, int(sample.found.sum()))
+            else:
+                values[name] = value
+                figures[name] = aggregate(value, rounds=self.rounds, seed=self.seed)
+        return values, figures
+
+
+def _of_whole(value: Tensor, count: int) -> Aggregate:
+    """A figure of the set, with its own bootstrap samples after it."""
+    if not count:
+        return Aggregate(math.nan, math.nan, 0, math.nan, math.nan)
+    low, high = torch.quantile(value[1:], torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return Aggregate(float(value[0]), math.nan, count, low, high)
+
+
+def _shown(value: float, digits: int) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
