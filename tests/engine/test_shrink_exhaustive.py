@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.data import Data
 
+import counteredge as ce
 from counteredge.edits import EditSet
 from counteredge.engine.exhaustive import edge_lower_bound, flips_by_edges
 from counteredge.engine.moves import State
@@ -306,3 +307,22 @@ def test_best_in_group_against_sorted(rows, keep):
         order = sorted((r[1], r[2], k) for k, r in enumerate(rows) if r[0] == g)
         expected += [k for *_, k in order[:keep]]
     assert best_in_group(group, [first, second], keep).tolist() == expected
+
+
+class _Shallow(torch.nn.Module):
+    """Class 1 from four edges on, by little beside a third logit: what the search calls no flip is one."""
+
+    def forward(self, x, edge_index, batch):
+        edges = torch.zeros(int(batch.max()) + 1, dtype=x.dtype).index_add_(
+            0, batch[edge_index[0]], torch.ones(edge_index.shape[1], dtype=x.dtype)
+        )
+        zero = torch.zeros_like(edges)
+        return torch.stack([zero, 0.002 * (edges - 7), zero - 1000], 1)
+
+
+def test_what_rounding_decides_is_asked_of_the_model():
+    ring = Data(x=torch.ones(6, 1), edge_index=torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]]))
+    cf = ce.XPlore().explain(_Shallow(), ring, edits="edges", progress=False)
+    assert cf.found
+    assert cf.minimal
+    assert len(cf.edits) == 1

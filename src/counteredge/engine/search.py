@@ -112,11 +112,14 @@ class Search:
     # -- evaluation --------------------------------------------------------------------------------------------------
 
     def margins(self, s: State) -> tuple[Tensor, Tensor]:
-        """Exact margins and whether they are flips beyond the tolerance, ``(S,)`` each."""
+        """Exact margins and whether they are flips beyond the tolerance, ``(S,)`` each; within it a margin is 0."""
         z = self.oracle.logits(self.base, s.row, s.adj, s.x)
-        m = self.oracle.decision.margins(z, self.y0[s.row])
-        flips = m < -self.oracle.tolerance(z)
+        m, flips = self._decided(self.oracle.decision.margins(z, self.y0[s.row]), z)
         return m, flips & self.legal(s, flips)
+
+    def _decided(self, margin: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        tolerance = self.oracle.tolerance(z)
+        return torch.where(margin.abs() <= tolerance, 0.0, margin), margin < -tolerance
 
     def legal(self, s: State, among: Tensor | None = None) -> Tensor:
         """Which states may be answers, whatever the model says of them, ``(S,)``: limits on whole graphs.
@@ -184,9 +187,9 @@ class Search:
             ends = torch.stack([self.moves.i[pair.clamp(min=0)], self.moves.j[pair.clamp(min=0)]], 1)
             ends[pair < 0] = -1
             z = self.oracle.moved(self.base, s.row[used], s.adj[used], place, self.moves.written(s, m, w), ends)
-            margin = self.oracle.decision.margins(z, self.y0[s.row[w]])
+            margin, flip = self._decided(self.oracle.decision.margins(z, self.y0[s.row[w]]), z)
             margins.append(margin)
-            flips.append(margin < -self.oracle.tolerance(z))
+            flips.append(flip)
         return torch.cat(margins), torch.cat(flips)
 
     def _in_parts(self, count: int, make: Callable[[slice], State]) -> tuple[Tensor, Tensor]:

@@ -29,9 +29,9 @@ def shrink(search: Search, rows: Tensor) -> None:
         rows: Which graphs, ``(R,)``.
     """
     before = State(rows, search.state.adj[rows].clone(), search.state.x[rows].clone())
-    _remove_edits(search, rows)
+    close = _remove_edits(search, rows)
     # smaller numbers may have made another edit superfluous
-    _remove_edits(search, _approach_numbers(search, rows))
+    close = torch.unique(torch.cat([close, _remove_edits(search, _approach_numbers(search, rows))]))
     now = State(rows, search.state.adj[rows], search.state.x[rows])
     differs = (now.adj != before.adj).flatten(1).any(1) | (now.x != before.x).flatten(1).any(1)
     at = differs.nonzero().flatten()
@@ -39,10 +39,12 @@ def shrink(search: Search, rows: Tensor) -> None:
     # the untouched model has the last word: an answer that only the search believed goes back
     search.state.adj[rows[refused]] = before.adj[refused]
     search.state.x[rows[refused]] = before.x[refused]
+    if len(close):
+        shrink_for_real(search, close)
 
 
 def shrink_for_real(search: Search, rows: Tensor) -> None:
-    """Undo edits as long as the untouched model keeps the flip; for oracles whose search passes may err.
+    """Undo edits as long as the untouched model keeps the flip; for answers about which search passes may err.
 
     Each round asks about every single undo, then about the most of the ones allowed that go together: all of them, the
     first half, quarter, ..., one.
@@ -80,8 +82,10 @@ def shrink_for_real(search: Search, rows: Tensor) -> None:
     search.confirm(State(rows, search.state.adj[rows], search.state.x[rows]))
 
 
-def _remove_edits(search: Search, rows: Tensor) -> None:
+def _remove_edits(search: Search, rows: Tensor) -> Tensor:
+    """Undo edits in place; returns the graphs where rounding decides whether one more may go."""
     active = rows
+    close = [rows[:0]]
     parts = torch.full((len(rows),), 2, dtype=torch.long)
     while len(active):
         s = State(active, search.state.adj[active], search.state.x[active])
@@ -101,7 +105,7 @@ def _remove_edits(search: Search, rows: Tensor) -> None:
             changed[keep],
         )
         if not len(active):
-            return
+            return torch.cat(close)
         s = s[keep]
         which, units = _chunks(changed, count, parts)
         margin, flip = search.try_undos(s, which, units)
@@ -112,10 +116,14 @@ def _remove_edits(search: Search, rows: Tensor) -> None:
         search.state.adj[smaller.row], search.state.x[smaller.row] = smaller.adj, smaller.x
         # no chunk could go: look at finer ones; no single edit could go: one-minimal, done
         finished = ~improved & (parts >= count)
+        near = torch.zeros_like(finished)
+        near[which[margin == 0]] = True
+        close.append(active[finished & near])
         left = (count - gone.sum(1)).clamp(min=1)
         rest = torch.minimum((parts * left + count - 1) // count, parts - 1).clamp(min=2)
         parts = torch.where(improved, rest, (2 * parts).clamp(max=count))
         active, parts = active[~finished], parts[~finished]
+    return torch.cat(close)
 
 
 def _union(search: Search, s: State, which: Tensor, units: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:

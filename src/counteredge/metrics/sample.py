@@ -60,7 +60,7 @@ class Sample:
         near: Agreement of the neighbours and distance to the new class, where the caller gave real graphs.
 
     Shapes:
-        edge_edits, directed, found, minimal, refreshed, frozen, follows: ``(N,)``; each of ``cosines`` and ``near``: ``(N,)``.
+        edge_edits, directed, found, minimal, refreshed, frozen, follows: ``(N,)``; each of ``cosines``, ``near`` too.
     """
 
     originals: list[Data]
