@@ -174,7 +174,7 @@ def geo_scattering(graph: nx.Graph, wavelets: str = "elementwise") -> np.ndarray
 
 
 def sf(graph: nx.Graph) -> np.ndarray:
-    values = np.linalg.eigvalsh(looped_laplacian(graph))
+    values = np.sort(nx.normalized_laplacian_spectrum(with_loops(graph)))
     if len(values) > 128:
         return values[-128:]
     values[0] = 0.0

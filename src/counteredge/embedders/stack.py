@@ -37,8 +37,13 @@ def waves(signals: Tensor) -> Tensor:
         signals: ``(B, n, s)``; returns ``(B, n, 50 s)``.
     """
     theta = torch.linspace(0.01, THETA, POINTS, dtype=signals.dtype, device=signals.device)
-    angle = (signals[..., None] * theta).flatten(2)
-    return torch.cat([angle.cos(), angle.sin()], 2)
+    # degrees and clustering coefficients take few values: each cosine is computed once
+    values, place = torch.unique(signals, return_inverse=True)
+    if 4 * len(values) > signals.numel():
+        angle = (signals[..., None] * theta).flatten(2)
+        return torch.cat([angle.cos(), angle.sin()], 2)
+    angle = values[:, None] * theta
+    return torch.cat([angle.cos()[place].flatten(2), angle.sin()[place].flatten(2)], 2)
 
 
 class GraphStack:

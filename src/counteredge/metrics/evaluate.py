@@ -240,10 +240,14 @@ class _Measure:
 
 
 def _of_whole(value: Tensor, count: int) -> Aggregate:
-    """A figure of the set, with its own bootstrap samples after it."""
+    """A figure of the set, with its own bootstrap samples after it.
+
+    A sample holds some graphs twice and is farther from another than the set is; that shift is taken back.
+    """
     if not count:
         return Aggregate(math.nan, math.nan, 0, math.nan, math.nan)
-    low, high = torch.quantile(value[1:], torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    around = value[1:] - value[1:].mean() + value[0]
+    low, high = torch.quantile(around, torch.tensor([0.025, 0.975], dtype=torch.float64)).clamp(min=0).tolist()
     return Aggregate(float(value[0]), math.nan, count, low, high)
 
 
