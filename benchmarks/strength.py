@@ -16,10 +16,12 @@ import argparse
 import csv
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import torch
+from tqdm import tqdm
 
 import counteredge as ce
 from counteredge.cache import write_between
@@ -28,6 +30,7 @@ from counteredge.datasets.dataset import GraphDataset
 from counteredge.metrics import evaluate
 from counteredge.models import oracle_for
 
+PART = 250  # graphs that a worker gets at once
 DATASETS = [
     "MUTAG", "BZR", "COX2", "AIDS", "BBBP", "ENZYMES", "PROTEINS_full", "Fingerprint", "MSRC_21", "Tree-Cycles",
     "Tree-Grid", "BAShapes", "IMDB-BINARY", "COLORS-3", "DBLP_v1", "TRIANGLES", "COLLAB",
@@ -64,18 +67,18 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="first so many graphs of each dataset")
     parser.add_argument("--only", nargs="*", choices=DATASETS, default=DATASETS)
     parser.add_argument("--searches", nargs="*", choices=list(SEARCHES), default=list(SEARCHES))
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the graphs, one thread each")
     parser.add_argument("--doc", type=Path, help="Markdown file whose tables are written from the files")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for name in args.only:
         whole = load(name)
-        model = oracle_for(name, whole.graphs, whole.num_classes, protocol="paper").model
         for edits, structural in (SEARCHES[key] for key in args.searches):
             if structural == "frozen" and not whole.schema.derived:
                 continue
             if edits == "both" and len(whole.schema.derived) == whole.schema.width:
                 continue  # no column of its own: the search is the one with edges
-            row = row_of(name, whole, model, edits, structural, args.limit)
+            row = row_of(name, whole, edits, structural, args.limit, args.workers)
             write(args.out / "strength.csv", row)
             print(row, flush=True)
     if args.doc:
@@ -83,14 +86,22 @@ def main() -> None:
 
 
 def row_of(
-    name: str, whole: GraphDataset, model: torch.nn.Module, edits: str, structural: str, limit: int | None
+    name: str, whole: GraphDataset, edits: str, structural: str, limit: int | None, workers: int
 ) -> dict[str, Any]:
     """One line of the table."""
-    graphs = whole.graphs[:limit]
-    space = ce.EditSpace(schema=whole.schema, features=edits == "both", structural=structural)
-    begun = time.perf_counter()
-    cfs = ce.XPlore().explain(model, graphs, edits=space)
-    seconds = time.perf_counter() - begun
+    count = len(whole.graphs[:limit])
+    # a graph's answer does not depend on which others it is searched with
+    parts = [
+        (name, edits, structural, k, min(k + PART, count)) for k in range(0, count, PART if workers > 1 else count)
+    ]
+    if workers > 1:
+        oracle_for(name, whole.graphs, whole.num_classes, protocol="paper")  # trained once, read by all
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+            answers = list(tqdm(pool.map(searched, parts), total=len(parts), desc=name, unit="part"))
+    else:
+        answers = [searched((name, edits, structural, 0, count))]
+    cfs = [cf for part, _ in answers for cf in part]
+    seconds = sum(spent for _, spent in answers)
     measured = evaluate(cfs, embedders=(), controls=())
     figures = {"graphs": len(cfs), **{column: measured.mean(metric) for column, metric in MEANS.items()}}
     both, edges, ratio, best = PAPER[name]
@@ -106,6 +117,19 @@ def row_of(
     proved = sum(cf.reason.startswith("proved") for cf in cfs)
     shown = [f"{k}:{n}" for k, n in stages.most_common()] + ([f"proved-none:{proved}"] if proved else [])
     return {**row, "seconds": f"{seconds:.1f}", "stages": " ".join(shown)}
+
+
+def searched(part: tuple[str, str, str, int, int]) -> tuple[list[ce.Counterfactual], float]:
+    """The answers of some of a dataset's graphs, and how long they took."""
+    name, edits, structural, first, last = part
+    whole = load(name)
+    model = oracle_for(name, whole.graphs, whole.num_classes, protocol="paper").model
+    space = ce.EditSpace(schema=whole.schema, features=edits == "both", structural=structural)
+    begun = time.perf_counter()
+    cfs = ce.XPlore().explain(
+        model, whole.graphs[first:last], edits=space, progress=None if last - first > PART else False
+    )
+    return cfs, time.perf_counter() - begun
 
 
 def write(path: Path, row: dict[str, Any]) -> None:
