@@ -305,7 +305,9 @@ def evaluate(
     with _plain_errors():
         if not file.is_file():
             raise InputError(f"{file} is no file: give the counterfactuals.jsonl of a run")
-        named = {"all": "all", "none": []}.get(embedders, embedders.split(","))
+        if out is not None and not out.parent.is_dir():
+            raise InputError(f"{out.parent} is no folder: make it first, or give another --out")
+        named = {"all": "all", "none": []}.get(embedders, [e.strip() for e in embedders.split(",")])
         graphs = None if dataset is None else load(dataset, data_root).graphs
         figures = measure(list(read_jsonl(file)), dataset=graphs, embedders=named)
         Console().print(_figures(figures, f"{file.name}, {figures.graphs} graphs"))

@@ -18,6 +18,7 @@ from naive import (
     make_graph,
     make_labels,
 )
+from torch_geometric.data import Data
 
 from counteredge.edits import EditSet
 from counteredge.embedders import LDP, get_embedders
@@ -115,8 +116,54 @@ def test_dataset_without_classes(y):
     cfs = make_counterfactuals(46, count=6)
     real = make_dataset(46, cfs, (3, 3, 3))
     real[4].y = y
-    with pytest.raises(InputError, match="need a class each"):
-        evaluate(cfs, dataset=real, **FEW)
+    found = evaluate(cfs, dataset=real, **FEW)
+    assert found["class_agreement"].count == found["class_distance"].count == 0
+    assert found["cosine_similarity"].count > 0
+
+
+def test_dataset_with_classes_as_floats():
+    cfs = make_counterfactuals(46, count=6)
+    real = make_dataset(46, cfs, (3, 3, 3))
+    figures = evaluate(cfs, dataset=real, **FEW)
+    for g in real:
+        g.y = g.y.float()
+    assert figures["class_agreement"].count > 0
+    assert evaluate(cfs, dataset=real, **FEW)["class_agreement"] == figures["class_agreement"]
+
+
+def test_dataset_with_other_columns():
+    cfs = make_counterfactuals(46, count=6)
+    other = [Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [1, 2]]), y=0)]
+    with pytest.raises(InputError, match="dataset= have 2 feature columns, those of the counterfactuals"):
+        evaluate(cfs, dataset=other, **FEW)
+
+
+@pytest.mark.parametrize(("options", "named"), [({"rounds": 0}, "rounds=0"), ({"ged_timeout": 0}, "ged_timeout=0")])
+def test_options_that_do_not_work(options, named):
+    with pytest.raises(InputError, match=named):
+        evaluate(make_counterfactuals(46, count=3), **{**FEW, **options})
+
+
+def test_one_alone_is_no_list():
+    with pytest.raises(InputError, match="expected a list"):
+        evaluate(make_counterfactuals(46, count=3)[0], **FEW)
+
+
+def test_counterfactuals_of_nodes():
+    """Labels are those of the nodes; the model cannot judge controls of a node task."""
+
+    class Nodes(torch.nn.Module):
+        def forward(self, x, edge_index):
+            degree = torch.zeros(len(x)).index_add_(0, edge_index[1], torch.ones(edge_index.shape[1]))
+            return torch.stack([torch.full_like(degree, 1.5), degree], 1)
+
+    ring = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]])
+    graph = Data(x=torch.ones(5, 1), edge_index=ring, y=torch.tensor([1, 1, 0, 0, 0]))
+    cfs = XPlore().explain(Nodes(), graph, node=[0, 2, 4], edits="edges")
+    assert all(c.found for c in cfs)
+    assert evaluate(cfs, **FEW).values["oracle_accuracy"].tolist() == [1, 0, 1]
+    with pytest.raises(InputError, match="model= judges controls of graph tasks"):
+        evaluate(cfs, model=Nodes(), **FEW)
 
 
 # -- which graphs it is over ------------------------------------------------------------------------------------------

@@ -128,8 +128,9 @@ def evaluate(
     Args:
         counterfactuals: One a graph, as ``explain`` or ``read_jsonl`` give them.
         labels: True label of each graph; the graphs' own ``y`` when ``None``.
-        dataset: All original graphs of the dataset, with their classes in ``y``: embedders are fitted on them, and
-            neighbours are looked for among them. Without it embedders are fitted on the originals at hand.
+        dataset: All original graphs of the dataset: embedders are fitted on them (one that is fitted already stays so),
+            and where each has a class in ``y`` neighbours are looked for among them. Without it embedders are fitted on
+            the originals at hand.
         model: The model that was explained: gives controls their validity, and PyG's fid+ and fid-.
         embedders: ``"all"``, names or objects; an empty list leaves the similarity out.
         over: ``"found"``: similarity over counterfactuals; ``"all"``: a graph without one counts as 1, as in the
@@ -155,19 +156,27 @@ def evaluate(
     """
     if over not in ("found", "all"):
         raise InputError(f"over={over!r} must be 'found' or 'all'")
-    sample = Sample.of(counterfactuals, labels)
-    if model is not None:
-        sample.judge = Judge(
-            Oracle(model, forward_fn=forward_fn, output_fn=output_fn, task=task, desired=desired, relaxation="none")
-        )
-    wanted = [controls] if isinstance(controls, str) else list(controls)
+    wanted = [controls] if isinstance(controls, str) else list(controls or ())
     for name in wanted:
         if name not in CONTROLS:
             raise unknown("control", name, CONTROLS)
+    if rounds < 1:
+        raise InputError(f"rounds={rounds} must be at least 1")
+    if ged_timeout is not None and not ged_timeout > 0:
+        raise InputError(f"ged_timeout={ged_timeout} must be above 0 seconds, or None to leave ged_exact out")
+    sample = Sample.of(counterfactuals, labels)
+    if model is not None:
+        if any(cf.node is not None for cf in counterfactuals):
+            raise InputError("model= judges controls of graph tasks; leave it out for counterfactuals of nodes")
+        sample.judge = Judge(
+            Oracle(model, forward_fn=forward_fn, output_fn=output_fn, task=task, desired=desired, relaxation="none")
+        )
     sample.dataset = None if dataset is None else list(dataset)
     real = sample.originals if sample.dataset is None else sample.dataset
-    similarity = CosineSimilarity(embedders).fit(real, progress=progress) if len(embedders) and real else None
-    room = None if dataset is None else Surroundings.of(WaveletCharacteristic(), real, seed=seed, progress=progress)
+    _same_columns(sample.originals, real)
+    chosen = [embedders] if isinstance(embedders, Embedder) else embedders or ()
+    similarity = CosineSimilarity(chosen).fit(real, progress=progress) if len(chosen) and real else None
+    room = Surroundings.of(WaveletCharacteristic(), real, seed=seed, progress=progress) if sample.dataset else None
     measure = _Measure(sample, similarity, room, over, rounds, seed, progress)
     if ged_timeout is not None:
         sample.exact = _exact(sample, ged_timeout, progress)
@@ -175,6 +184,16 @@ def evaluate(
     beside = {name: measure(control_sample(sample, name, seed=seed))[1] for name in wanted}
     names = () if similarity is None else tuple(e.name for e in similarity.embedders)
     return Evaluation(len(sample), figures, values, beside, names, over)
+
+
+def _same_columns(originals: Sequence[Data], real: Sequence[Data]) -> None:
+    """The real graphs are of the dataset that was explained, as far as can be seen."""
+    widths = [
+        {None if g.x is None else g.x.reshape(g.x.shape[0], -1).shape[1] for g in part} for part in (originals, real)
+    ]
+    if originals and real and widths[0] != widths[1]:
+        theirs, ours = (", ".join(map(str, sorted(w, key=str))) for w in widths[::-1])
+        raise InputError(f"the graphs of dataset= have {theirs} feature columns, those of the counterfactuals {ours}")
 
 
 def _exact(sample: Sample, timeout: float, progress: bool | None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,6 @@ from counteredge.decision import Label
 from counteredge.embedders import Embedder
 from counteredge.embedders.simple import SimpleGraphs
 from counteredge.embedders.stack import stacks
-from counteredge.errors import InputError
 from counteredge.metrics.aggregate import resampled
 from counteredge.metrics.definition import metric
 from counteredge.metrics.sample import Sample, own_label
@@ -24,6 +24,7 @@ GENERATORS = "You et al., GraphRNN (ICML 2018); kernel: O'Bray et al. (ICLR 2022
 NEIGHBOURS = 15
 CLUSTERING_BINS = 100
 GRID = 1e-9
+MMD_BOUND = 2 * (1 - math.exp(-1))  # of a kernel between 1/e and 1
 ROUNDS = 200  # bootstrap samples of a figure that takes all pairs of graphs
 BLOCK = 1 << 22  # numbers of one block of a kernel matrix
 
@@ -56,15 +57,15 @@ class Surroundings:
         most: int = 2000,
         seed: int = 0,
         progress: bool | None = None,
-    ) -> Surroundings:
+    ) -> Surroundings | None:
         """Embed real graphs, their classes in ``y``; of more than ``most`` a random part.
 
-        Raises:
-            InputError: When a graph has no class.
+        ``None`` when one of them has no class, a whole number.
         """
-        classes = [y for y in map(own_label, graphs) if isinstance(y, int)]
-        if len(classes) != len(graphs):
-            raise InputError("the graphs of dataset= need a class each, a whole number in y")
+        labels = [own_label(g) for g in graphs]
+        classes = [int(y) for y in labels if isinstance(y, int) or (isinstance(y, float) and y.is_integer())]
+        if not classes or len(classes) != len(labels):
+            return None
         chosen = torch.randperm(len(graphs), generator=torch.Generator().manual_seed(seed))[:most].sort().values
         vectors = embedder.transform([graphs[k] for k in chosen.tolist()], progress=progress)
         spread = vectors.std(0, correction=0)
@@ -130,7 +131,7 @@ def _usual(points: Tensor) -> float:
     "class_agreement", "Neighbours' agreement",
     f"share of the {NEIGHBOURS} nearest real graphs that are of class Phi(G'); WaveletCharacteristic, columns scaled",
     high=1.0, direction="higher", reference="counteredge; the number behind the paper's t-SNE (appendix C)",
-    needs="dataset",
+    needs="dataset with classes",
 )  # fmt: skip
 def class_agreement(sample: Sample) -> Tensor:
     """Whether a counterfactual lands among real graphs of its new class; the original itself is left out."""
@@ -140,7 +141,8 @@ def class_agreement(sample: Sample) -> Tensor:
 @metric(
     "class_distance", "Distance to the new class",
     f"mean distance to the {NEIGHBOURS} nearest real graphs of class Phi(G') / median of the same among that class",
-    direction="lower", reference="counteredge; the number behind the paper's t-SNE (appendix C)", needs="dataset",
+    direction="lower", reference="counteredge; the number behind the paper's t-SNE (appendix C)",
+    needs="dataset with classes",
 )  # fmt: skip
 def class_distance(sample: Sample) -> Tensor:
     """1: as near as real graphs of the class are to each other."""
@@ -150,7 +152,7 @@ def class_distance(sample: Sample) -> Tensor:
 @metric(
     "degree_mmd", "Degree MMD^2",
     "MMD^2 between the degree histograms of originals and counterfactuals, kernel exp(-TV)",
-    high=2.0, direction="lower", reference=GENERATORS,
+    high=MMD_BOUND, direction="lower", reference=GENERATORS,
     whole=True,
 )  # fmt: skip
 def degree_mmd(sample: Sample) -> Tensor:
@@ -164,7 +166,7 @@ def degree_mmd(sample: Sample) -> Tensor:
 @metric(
     "clustering_mmd", "Clustering MMD^2",
     f"the same of the clustering coefficients, {CLUSTERING_BINS} bins",
-    high=2.0, direction="lower", reference=GENERATORS,
+    high=MMD_BOUND, direction="lower", reference=GENERATORS,
     whole=True,
 )  # fmt: skip
 def clustering_mmd(sample: Sample) -> Tensor:

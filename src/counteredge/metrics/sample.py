@@ -99,6 +99,8 @@ class Sample:
         Raises:
             InputError: When something is no counterfactual, or there are more or fewer labels than results.
         """
+        if isinstance(counterfactuals, Counterfactual):
+            raise InputError("expected a list of counterfactuals, got a single one: put it into a list")
         cfs = list(counterfactuals)
         for k, cf in enumerate(cfs):
             if not isinstance(cf, Counterfactual):
@@ -170,13 +172,21 @@ def pairs_of(data: Data, *, directed: bool) -> Tensor:
 def _labels(counterfactuals: Sequence[Counterfactual], labels: Sequence[Label] | Tensor | None) -> list[Label | None]:
     """The true label of each graph: as given, else its own ``y`` where that is one number."""
     if labels is None:
-        return [own_label(c.original) for c in counterfactuals]
+        return [own_label(c.original) if c.node is None else _node_label(c) for c in counterfactuals]
     if isinstance(labels, Tensor) and labels.dim() == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]  # a column is a list, not one-bit multi-labels
     given = labels.tolist() if isinstance(labels, Tensor) else list(labels)
     if len(given) != len(counterfactuals):
         raise InputError(f"{len(counterfactuals)} counterfactuals but {len(given)} labels")
     return [tuple(y) if isinstance(y, list) else y for y in given]
+
+
+def _node_label(cf: Counterfactual) -> Label | None:
+    """The label of a node in the graph's ``y``; ``None`` of several nodes that were to change together."""
+    y = cf.original.get("y")
+    if isinstance(cf.node, tuple) or not isinstance(y, Tensor) or len(y) != len(cf.original.x) or y.dim() != 1:
+        return None
+    return own_label(Data(y=y[cf.node]))
 
 
 def own_label(data: Data) -> Label | None:
