@@ -34,7 +34,7 @@ from torch_geometric.data import Data
 
 from counteredge.edits import EditSet, FeatureEdit
 from counteredge.embedders import EMBEDDERS, get_embedders
-from counteredge.metrics import METRICS, CosineSimilarity, aggregate, cosine, evaluate, exact_ged
+from counteredge.metrics import METRICS, CosineSimilarity, aggregate, cosine, evaluate, exact_ged, plausibility
 from counteredge.schema import Column, FeatureSchema
 
 PLAIN = {"embedders": ["LDP", "SF"], "controls": (), "rounds": 20}
@@ -490,3 +490,15 @@ def test_evaluating_does_not_change_what_it_is_given():
     before = [copy.deepcopy(c).to_json() for c in cfs]
     evaluate(cfs, dataset=make_dataset(16, cfs, (5, 4, 4)), model=Waves(), embedders=["LDP"], rounds=20)
     assert [c.to_json() for c in cfs] == before
+
+
+def test_large_graphs_have_the_same_clustering(monkeypatch):
+    """Node tasks: thousands of nodes, of which no dense matrix is made."""
+    cfs = make_counterfactuals(31, count=12)
+    dense = evaluate(cfs, embedders=[], controls=(), rounds=20)["clustering_mmd"]
+    monkeypatch.setattr(plausibility, "DENSE_UP_TO", 3)
+    assert evaluate(cfs, embedders=[], controls=(), rounds=20)["clustering_mmd"] == dense
+    ring = torch.arange(3000)
+    large = Data(x=torch.ones(3000, 1), edge_index=torch.stack([ring, (ring + 1) % 3000]))
+    cf = counterfactual(large, EditSet(added=((0, 2),)))
+    assert evaluate([cf], embedders=[], controls=(), rounds=20)["clustering_mmd"].mean > 0

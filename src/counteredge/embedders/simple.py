@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from counteredge.errors import InputError
 
-__all__ = ["SimpleGraphs"]
+__all__ = ["SimpleGraphs", "distinct"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,17 @@ class SimpleGraphs:
         start = self.nodes.cumsum(0) - self.nodes
         flat = (self.edges + start[self.owner]).flatten()
         return list(torch.split(torch.bincount(flat, minlength=int(self.nodes.sum())), self.nodes.tolist()))
+
+
+def distinct(graphs: Sequence[Data]) -> tuple[list[Data], Tensor]:
+    """Each object once, and the place of every graph among them, ``(N,)``: what is shared is worked on once."""
+    place: dict[int, int] = {}
+    first: list[Data] = []
+    for g in graphs:
+        if id(g) not in place:
+            place[id(g)] = len(first)
+            first.append(g)
+    return first, torch.tensor([place[id(g)] for g in graphs], dtype=torch.long)
 
 
 def _rows(x: Tensor) -> Tensor:

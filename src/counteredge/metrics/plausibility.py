@@ -6,13 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.sparse import coo_array
 from torch import Tensor
 from torch_geometric.data import Data
 
 from counteredge.decision import Label
 from counteredge.embedders import Embedder
-from counteredge.embedders.simple import SimpleGraphs
+from counteredge.embedders.simple import SimpleGraphs, distinct
 from counteredge.embedders.stack import stacks
 from counteredge.metrics.aggregate import resampled
 from counteredge.metrics.definition import metric
@@ -23,6 +25,7 @@ __all__ = ["Surroundings", "mmd"]
 GENERATORS = "You et al., GraphRNN (ICML 2018); kernel: O'Bray et al. (ICLR 2022)"
 NEIGHBOURS = 15
 CLUSTERING_BINS = 100
+DENSE_UP_TO = 512  # nodes up to which triangles are counted by dense products
 GRID = 1e-9
 MMD_BOUND = 2 * (1 - math.exp(-1))  # of a kernel between 1/e and 1
 ROUNDS = 200  # bootstrap samples of a figure that takes all pairs of graphs
@@ -220,22 +223,43 @@ def _both(sample: Sample) -> tuple[list[Data], list[Data]]:
 
 def _degree_histograms(graphs: Sequence[Data]) -> Tensor:
     """Shares of the nodes with each degree, ``(N, largest degree + 1)``."""
-    read = SimpleGraphs.of(graphs)
+    first, back = distinct(graphs)
+    read = SimpleGraphs.of(first)
     if not len(read):
         return torch.zeros(0, 1, dtype=torch.float64)
     degrees = torch.cat(read.degrees())
     width = int(degrees.max()) + 1
     owner = torch.repeat_interleave(torch.arange(len(read)), read.nodes)
     counts = torch.bincount(owner * width + degrees, minlength=len(read) * width).reshape(-1, width)
-    return counts / read.nodes[:, None].to(torch.float64)
+    return (counts / read.nodes[:, None].to(torch.float64))[back]
 
 
 def _clustering_histograms(graphs: Sequence[Data]) -> Tensor:
     """Shares of the nodes in each bin of the clustering coefficient, ``(N, bins)``; the last bin is closed."""
-    read = SimpleGraphs.of(graphs)
+    first, back = distinct(graphs)
+    read = SimpleGraphs.of(first)
     out = torch.zeros(len(read), CLUSTERING_BINS, dtype=torch.float64)
-    for stack in stacks(read):
-        bins = (stack.clustering * CLUSTERING_BINS + 1e-9).long().clamp(max=CLUSTERING_BINS - 1)
-        counts = torch.zeros(len(stack), CLUSTERING_BINS, dtype=torch.float64)
-        out[stack.ids] = counts.scatter_add_(1, bins, torch.ones_like(stack.clustering)) / stack.n
-    return out
+    large = (read.nodes > DENSE_UP_TO).nonzero().flatten()
+    for k in large.tolist():
+        out[k] = _shares(_sparse_clustering(read.edges[:, read.owner == k], int(read.nodes[k]))[None])
+    small = (read.nodes <= DENSE_UP_TO).nonzero().flatten()
+    for stack in stacks(SimpleGraphs.of([first[k] for k in small.tolist()])):
+        out[small[stack.ids]] = _shares(stack.clustering)
+    return out[back]
+
+
+def _shares(clustering: Tensor) -> Tensor:
+    """Histograms of coefficients, ``(B, n)`` to ``(B, bins)``."""
+    bins = (clustering * CLUSTERING_BINS + 1e-9).long().clamp(max=CLUSTERING_BINS - 1)
+    counts = torch.zeros(len(clustering), CLUSTERING_BINS, dtype=torch.float64)
+    return counts.scatter_add_(1, bins, torch.ones_like(clustering)) / clustering.shape[1]
+
+
+def _sparse_clustering(edges: Tensor, n: int) -> Tensor:
+    """Coefficients of one graph that is too large for dense matrices, ``(n,)``."""
+    u, v = edges.numpy()
+    half = coo_array((np.ones(len(u)), (u, v)), shape=(n, n))
+    a = (half + half.T).tocsr()
+    degree = torch.from_numpy(a.sum(1))
+    closed = torch.from_numpy(((a @ a) * a).sum(1))
+    return closed / (degree * (degree - 1)).clamp(min=1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from counteredge.embedders import EMBEDDERS, Embedder, embed, get_embedders
-from counteredge.embedders.simple import SimpleGraphs
+from counteredge.embedders.simple import SimpleGraphs, distinct
 from counteredge.embedders.stack import MEMORY
 from counteredge.errors import InputError
 from counteredge.metrics.definition import metric
@@ -82,13 +82,8 @@ class CosineSimilarity:
         Shapes:
             each ``(N, D)``.
         """
-        graphs = list(graphs)
-        place = {id(g): k for k, g in reversed(list(enumerate(graphs)))}
-        first = sorted(place.values())
-        rank = {k: r for r, k in enumerate(first)}
-        back = torch.tensor([rank[place[id(g)]] for g in graphs], dtype=torch.long)
-        read = SimpleGraphs.of([graphs[k] for k in first])
-        vectors = embed(self.embedders, read, memory=memory, progress=progress)
+        first, back = distinct(list(graphs))
+        vectors = embed(self.embedders, SimpleGraphs.of(first), memory=memory, progress=progress)
         return {e.name: v[back] for e, v in zip(self.embedders, vectors, strict=True)}
 
     def score(
