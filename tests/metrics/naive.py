@@ -382,7 +382,7 @@ def neighbours(w):
         usual[c] = float(np.median(means))
     agree, distance = [], []
     for c, a, b in zip(w.cfs, originals, edited, strict=True):
-        if not c.found:
+        if not c.found or ged(c) == 0:
             agree.append(NAN)
             distance.append(NAN)
             continue

@@ -284,6 +284,15 @@ def test_structure_follows_features_stay():
     assert SCHEMA.columns[DEGREE].derived == "degree"
 
 
+def test_nodes_of_one_graph_have_draws_of_their_own():
+    graph = make_graph(np.random.default_rng(33), 12, density=0.3, messy=False)
+    cfs = [counterfactual(graph, EditSet(added=((0, 1),)), node=node) for node in range(6)]
+    sample = control_sample(Sample.of(cfs), "random")
+    assert len({str(g.edge_index.tolist()) for g in sample.edited}) > 1
+    again = control_sample(Sample.of(cfs[3:4]), "random")
+    assert torch.equal(again.edited[0].edge_index, sample.edited[3].edge_index)
+
+
 def test_unknown_control():
     with pytest.raises(InputError, match="unknown control 'randm'; did you mean 'random'"):
         evaluate(make_counterfactuals(31, count=4), controls=("randm",), **PLAIN)

@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 
 from counteredge.edits import EditSet
 from counteredge.embedders import LDP, get_embedders
-from counteredge.errors import InputError
+from counteredge.errors import BudgetError, InputError
 from counteredge.explainers import XPlore
 from counteredge.metrics import METRICS, definitions, evaluate
 from counteredge.space import EditSpace
@@ -142,6 +142,12 @@ def test_dataset_with_other_columns():
 def test_options_that_do_not_work(options, named):
     with pytest.raises(InputError, match=named):
         evaluate(make_counterfactuals(46, count=3), **{**FEW, **options})
+
+
+def test_memory_is_bounded():
+    cfs = make_counterfactuals(46, count=3)
+    with pytest.raises(BudgetError, match="raise memory="):
+        evaluate(cfs, memory=1000, **FEW)
 
 
 def test_one_alone_is_no_list():
@@ -279,7 +285,9 @@ def test_markdown():
     ged = found["ged"]
     assert line[1:4] == [f"{ged.mean:.4g}", f"{ged.std:.4g}", str(ged.count)]
     assert line[4] == f"{ged.low:.4g} to {ged.high:.4g}"
-    assert line[5:] == [f"{found.controls[c]['ged'].mean:.4g}" for c in ("complete", "empty")]
+    # over how many graphs, where they are not as many
+    assert line[5:] == [f"{found.controls[c]['ged'].mean:.4g} (22)" for c in ("complete", "empty")]
+    assert ged.count < 22
     assert "nan" not in found.to_markdown()
     assert str(found).startswith("22 graphs; similarity over found, mean of 2 embedders\n")
 

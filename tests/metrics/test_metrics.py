@@ -153,10 +153,10 @@ def test_usual_distance_is_the_median_of_an_even_number_too():
 
 @pytest.mark.parametrize("more", [15, 60])
 def test_the_original_is_no_neighbour_of_its_counterfactual(more):
-    """A counterfactual that changes nothing but features lies where its original does."""
+    """A graph is no witness of its own class, neither of the old one nor of the new one."""
     rng = np.random.default_rng(5)
     for k in range(4):
-        cf = make_counterfactual(rng, k, 8, found=True, kind="features")
+        cf = make_counterfactual(rng, k, 8, found=True, kind="edges")
         cf = replace(cf, before=replace(cf.before, label=0), after=replace(cf.after, label=1))
         real = make_dataset(5, [cf], (1 + more,))
         for one, g in enumerate(real):  # no graph but the original is of the class of its counterfactual
@@ -164,6 +164,15 @@ def test_the_original_is_no_neighbour_of_its_counterfactual(more):
         figures = evaluate([cf], dataset=real, embedders=[], controls=(), rounds=20)
         assert figures["class_agreement"].mean == 0
         assert figures["class_distance"].count == 0
+
+
+def test_neighbours_are_of_answers_that_change_the_structure():
+    """One that changes nothing but features lies where its original does, whatever its class."""
+    rng = np.random.default_rng(5)
+    cfs = [make_counterfactual(rng, k, 8, found=True, kind=kind) for k, kind in enumerate(["features", "edges"])]
+    figures = evaluate(cfs, dataset=make_dataset(5, cfs, (9, 9, 9)), embedders=[], controls=(), rounds=20)
+    assert [math.isnan(v) for v in figures.values["class_agreement"].tolist()] == [True, False]
+    assert figures["class_distance"].count == 1
 
 
 def test_node_difference_counts():

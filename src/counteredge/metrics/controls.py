@@ -77,6 +77,7 @@ def control_sample(sample: Sample, name: str, *, seed: int = 0) -> Sample:
         edits=[EditSet(directed=e.directed) for e in sample.edits],
         edge_edits=count,
         directed=sample.directed,
+        nodes=sample.nodes,
         found=flips & asked,
         before=sample.before,
         after=labels,
@@ -95,7 +96,9 @@ def _edited(
 ) -> Iterator[tuple[Data, Tensor, Tensor]]:
     for k, g in enumerate(sample.originals):
         flips = int(sample.edge_edits[k]) if bool(sample.found[k]) else 0
-        yield (g, *rule(g, bool(sample.directed[k]), flips, seed))
+        # nodes of one graph have draws of their own
+        own = sum((place + 1) * (node + 1) * 2_654_435_761 for place, node in enumerate(sample.nodes[k]))
+        yield (g, *rule(g, bool(sample.directed[k]), flips, seed ^ own))
 
 
 def _empty(g: Data, directed: bool, flips: int, seed: int) -> Pairs:

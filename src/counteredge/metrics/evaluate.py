@@ -17,6 +17,7 @@ from tqdm import tqdm
 from counteredge.decision import Desired, Label, Task
 from counteredge.embedders import Embedder, WaveletCharacteristic
 from counteredge.embedders.base import hidden
+from counteredge.embedders.stack import MEMORY
 from counteredge.errors import InputError, unknown
 from counteredge.metrics.aggregate import Aggregate, aggregate
 from counteredge.metrics.controls import CONTROLS, control_sample
@@ -83,7 +84,7 @@ class Evaluation:
             if a.count:
                 low, high, mean, std = (_shown(v, digits) for v in (a.low, a.high, a.mean, a.std))
                 interval = "-" if math.isnan(a.low) else f"{low} to {high}"
-                beside = [_shown(figures[k].mean, digits) for figures in self.controls.values()]
+                beside = [_beside(figures[k], a.count, digits) for figures in self.controls.values()]
                 found.append([METRICS[k].title, mean, std, str(a.count), interval, *beside])
         return found
 
@@ -121,6 +122,7 @@ def evaluate(
     desired: Desired | None = None,
     rounds: int = 1000,
     seed: int = 0,
+    memory: int = MEMORY,
     progress: bool | None = None,
 ) -> Evaluation:
     """Measure counterfactuals by every metric of :data:`~counteredge.metrics.METRICS`.
@@ -143,12 +145,14 @@ def evaluate(
         desired: As for ``explain``, with ``model``; a regression model needs it.
         rounds: Bootstrap samples of a mean.
         seed: Of bootstrap samples and of the random control.
+        memory: Bytes that one batch of graphs may take while it is embedded.
         progress: Show bars; by default when it takes more than two seconds on a terminal.
 
     Returns:
         The figures; ``print`` shows them as a table.
 
     Raises:
+        BudgetError: When the matrices of a single graph do not fit into ``memory``; ``embedders=[]`` needs none.
         InputError: When the numbers of labels and results differ, for unknown names, for graphs without a class.
 
     Source:
@@ -177,7 +181,7 @@ def evaluate(
     chosen = [embedders] if isinstance(embedders, Embedder) else embedders or ()
     similarity = CosineSimilarity(chosen).fit(real, progress=progress) if len(chosen) and real else None
     room = Surroundings.of(WaveletCharacteristic(), real, seed=seed, progress=progress) if sample.dataset else None
-    measure = _Measure(sample, similarity, room, over, rounds, seed, progress)
+    measure = _Measure(sample, similarity, room, over, rounds, seed, memory, progress)
     if ged_timeout is not None:
         sample.exact = _exact(sample, ged_timeout, progress)
     values, figures = measure(sample)
@@ -215,6 +219,7 @@ class _Measure:
         over: See :func:`evaluate`.
         rounds: Bootstrap samples.
         seed: Of the draws.
+        memory: Bytes of one batch.
         progress: Show bars.
     """
 
@@ -226,16 +231,19 @@ class _Measure:
         over: str,
         rounds: int,
         seed: int,
+        memory: int,
         progress: bool | None,
     ) -> None:
         self.similarity, self.room, self.over = similarity, room, over
-        self.rounds, self.seed, self.progress = rounds, seed, progress
+        self.rounds, self.seed, self.memory, self.progress = rounds, seed, memory, progress
         self.originals = self._vectors(sample.originals)
 
     def _vectors(self, graphs: Sequence[Data]) -> dict[str, Tensor]:
-        found = {} if self.similarity is None else self.similarity.embed(graphs, progress=self.progress)
+        found = (
+            {} if self.similarity is None else self.similarity.embed(graphs, memory=self.memory, progress=self.progress)
+        )
         if self.room is not None and SPACE not in found:
-            found[SPACE] = WaveletCharacteristic().transform(graphs, progress=self.progress)
+            found[SPACE] = WaveletCharacteristic().transform(graphs, memory=self.memory, progress=self.progress)
         return found
 
     def __call__(self, sample: Sample) -> tuple[dict[str, Tensor], dict[str, Aggregate]]:
@@ -245,7 +253,9 @@ class _Measure:
             if self.over == "all":  # who was not found stays what it was
                 sample.cosines = {k: torch.where(sample.found, v, 1.0) for k, v in sample.cosines.items()}
         if self.room is not None:
-            sample.near = self.room.near(sample.found, sample.after, self.originals[SPACE], edited[SPACE])
+            sample.near = self.room.near(
+                sample.found & (sample.ged > 0), sample.after, self.originals[SPACE], edited[SPACE]
+            )
         sample.similarity_over_all = self.over == "all"
         values, figures = {}, {}
         for name, m in METRICS.items():
@@ -268,6 +278,12 @@ def _of_whole(value: Tensor, count: int) -> Aggregate:
     around = value[1:] - value[1:].mean() + value[0]
     low, high = torch.quantile(around, torch.tensor([0.025, 0.975], dtype=torch.float64)).clamp(min=0).tolist()
     return Aggregate(float(value[0]), math.nan, count, low, high)
+
+
+def _beside(control: Aggregate, count: int, digits: int) -> str:
+    """A control's mean; over how many graphs where they are not as many as the answers."""
+    mean = _shown(control.mean, digits)
+    return mean if control.count in (0, count) else f"{mean} ({control.count})"
 
 
 def _shown(value: float, digits: int) -> str:

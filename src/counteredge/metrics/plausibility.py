@@ -81,7 +81,7 @@ class Surroundings:
         """Agreement of the nearest real graphs with the new class, and distance to those of that class.
 
         Args:
-            found: Whether there is a counterfactual.
+            found: Whether there is a counterfactual that changes the structure, which is all that is looked at.
             after: Its class.
             originals: Vectors of the originals.
             edited: Vectors of the edited graphs.
@@ -132,7 +132,7 @@ def _usual(points: Tensor) -> float:
 
 @metric(
     "class_agreement", "Neighbours' agreement",
-    f"share of the {NEIGHBOURS} nearest real graphs that are of class Phi(G'); WaveletCharacteristic, columns scaled",
+    f"share of the {NEIGHBOURS} nearest real graphs of class Phi(G'); WaveletCharacteristic, columns scaled; GED > 0",
     high=1.0, direction="higher", reference="counteredge; the number behind the paper's t-SNE (appendix C)",
     needs="dataset with classes",
 )  # fmt: skip
@@ -143,7 +143,7 @@ def class_agreement(sample: Sample) -> Tensor:
 
 @metric(
     "class_distance", "Distance to the new class",
-    f"mean distance to the {NEIGHBOURS} nearest real graphs of class Phi(G') / median of the same among that class",
+    f"mean distance to the {NEIGHBOURS} nearest real graphs of class Phi(G') / median of that in the class; GED > 0",
     direction="lower", reference="counteredge; the number behind the paper's t-SNE (appendix C)",
     needs="dataset with classes",
 )  # fmt: skip

@@ -42,6 +42,7 @@ class Sample:
         edits: What changed, as pairs and entries; empty for controls.
         edge_edits: Pairs edited.
         directed: Whether single arcs are edited; otherwise a pair is one edit.
+        nodes: The nodes that were explained, none of a graph task.
         found: Whether there is a counterfactual.
         before: Predicted label of the original.
         after: Predicted label of the edited graph; ``None`` where it is not known.
@@ -68,6 +69,7 @@ class Sample:
     edits: list[EditSet]
     edge_edits: Tensor
     directed: Tensor
+    nodes: list[tuple[int, ...]]
     found: Tensor
     before: list[Label]
     after: list[Label | None]
@@ -121,6 +123,7 @@ class Sample:
             edits=edits,
             edge_edits=_numbers([e.edge_count for e in edits]),
             directed=torch.tensor([c.edits.directed for c in cfs], dtype=torch.bool),
+            nodes=[c.targets for c in cfs],
             found=torch.tensor([c.found for c in cfs], dtype=torch.bool),
             before=[c.before.label for c in cfs],
             after=[c.after.label if c.found and c.after is not None else c.before.label for c in cfs],
