@@ -25,6 +25,7 @@ __all__ = [
     "is_directed",
     "kinds",
     "new_edge_values",
+    "pairs_of",
     "rebuild",
 ]
 
@@ -183,6 +184,22 @@ def kinds(graphs: Sequence[Data]) -> list[Kind]:
 def is_directed(data: Data) -> bool:
     """Whether some arc lacks its reverse. Self-loops, order and repeated edges do not matter."""
     return kinds([data])[0].directed
+
+
+def pairs_of(data: Data, *, directed: bool) -> Tensor:
+    """The edges of a graph, each once, sorted, and no loops: ``i < j`` unless arcs count by themselves.
+
+    Shapes:
+        returns ``(E, 2)``.
+
+    Example:
+        >>> pairs_of(Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 1, 1]])), directed=False).tolist()
+        [[0, 1], [1, 2]]
+    """
+    src, dst = data.edge_index
+    if not directed:
+        src, dst = torch.minimum(src, dst), torch.maximum(src, dst)
+    return torch.unique(torch.stack([src, dst])[:, src != dst], dim=1).t()
 
 
 def content_key(data: Data) -> int:

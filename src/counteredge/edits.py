@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from counteredge.data import rebuild
+from counteredge.data import pairs_of, rebuild
 from counteredge.descriptors import refreshed
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
@@ -130,12 +130,8 @@ class EditSet:
         if before.x.shape != after.x.shape:
             raise InputError(f"x has shape {tuple(before.x.shape)} before and {tuple(after.x.shape)} after")
         n = int(before.x.shape[0])
-        codes = []
-        for g in (before, after):
-            src, dst = g.edge_index
-            if not directed:
-                src, dst = torch.minimum(src, dst), torch.maximum(src, dst)
-            codes.append(torch.unique((src * n + dst)[src != dst]))
+        pairs = [pairs_of(g, directed=directed) for g in (before, after)]
+        codes = [p[:, 0] * n + p[:, 1] for p in pairs]
         added = codes[1][~torch.isin(codes[1], codes[0])].tolist()
         removed = codes[0][~torch.isin(codes[0], codes[1])].tolist()
         return cls(

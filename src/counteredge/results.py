@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from counteredge.data import pairs_of
 from counteredge.decision import Label
 from counteredge.edits import EditSet
 from counteredge.errors import DataError
@@ -142,13 +143,8 @@ class Counterfactual:
     @property
     def edit_ratio(self) -> float:
         """Edge edits over size, GED / (n + |E|), undirected edges once: the paper's sparsity; lower is better."""
-        src, dst = self.original.edge_index
-        n = int(self.original.x.shape[0])
-        off = src != dst
-        if not self.edits.directed:
-            src, dst = torch.minimum(src, dst), torch.maximum(src, dst)
-        edges = len(torch.unique((src * n + dst)[off]))
-        return self.edits.edge_count / (n + edges)
+        edges = len(pairs_of(self.original, directed=self.edits.directed))
+        return self.edits.edge_count / (len(self.original.x) + edges)
 
     def __str__(self) -> str:
         head = f"Counterfactual of {self.subject} ({self.explainer}, {self.preset}): "

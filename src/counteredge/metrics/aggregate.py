@@ -65,8 +65,6 @@ def aggregate(values: Tensor, *, rounds: int = 1000, seed: int = 0) -> Aggregate
     n = len(kept)
     if not n:
         return Aggregate(math.nan, math.nan, 0, math.nan, math.nan)
-    std = float(kept.std()) if n > 1 else math.nan
-    mean = float(kept.mean())
     if bool((kept == kept[0]).all()):
         return Aggregate(float(kept[0]), 0.0 if n > 1 else math.nan, n, float(kept[0]), float(kept[0]))
     generator = torch.Generator().manual_seed(seed)
@@ -75,7 +73,7 @@ def aggregate(values: Tensor, *, rounds: int = 1000, seed: int = 0) -> Aggregate
         kept[torch.randint(n, (min(step, rounds - k), n), generator=generator)].mean(1) for k in range(0, rounds, step)
     ]
     low, high = torch.quantile(torch.cat(means), torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    return Aggregate(mean, std, n, low, high)
+    return Aggregate(float(kept.mean()), float(kept.std()), n, low, high)
 
 
 def resampled(n: int, *, rounds: int, seed: int) -> Tensor:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from counteredge.data import rebuild
+from counteredge.data import pairs_of, rebuild
 from counteredge.decision import Label
-from counteredge.metrics.definition import metric
-from counteredge.metrics.sample import Sample, pairs_of
+from counteredge.metrics.definition import PAPER, metric
+from counteredge.metrics.sample import Sample
 
 __all__: list[str] = []
-
-PAPER = "De Grandis et al., XPlore (KDD 2026)"
 
 
 def _shares(values: list[bool | None]) -> Tensor:
@@ -107,7 +105,7 @@ def fidelity_signed(sample: Sample) -> Tensor:
 
 def _parts(sample: Sample, keep: bool) -> Tensor:
     """Whether the model's label stays on the graph without the removed edges, or with those alone."""
-    out = torch.full((len(sample),), torch.nan, dtype=torch.float64)
+    out = sample.nothing
     rows = [k for k, e in enumerate(sample.edits) if e.removed and not e.added and not e.features]
     if sample.judge is None or not rows:
         return out

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from counteredge.data import content_key, rebuild
+from counteredge.data import content_key, pairs_of, rebuild
 from counteredge.decision import Label
 from counteredge.edits import EditSet
 from counteredge.errors import unknown
-from counteredge.metrics.sample import Sample, pairs_of
+from counteredge.metrics.sample import Sample
 
-__all__ = ["CONTROLS", "control_sample"]
+__all__ = ["CONTROLS", "control_sample", "rule_of"]
 
-JUDGED_AT_ONCE = 256  # control graphs with features that are held together
+JUDGED_AT_ONCE = 1 << 18  # nodes and arcs of the graphs that the model is asked about together
 Pairs = tuple[Tensor, Tensor]
 Rule = Callable[[Data, bool, int, int], Pairs]  # graph, directed, how many flips, seed
 
@@ -43,34 +43,33 @@ def control_sample(sample: Sample, name: str, *, seed: int = 0) -> Sample:
     Raises:
         InputError: For an unknown name.
     """
-    if name not in CONTROLS:
-        raise unknown("control", name, CONTROLS)
-    rule = CONTROLS[name]
+    rule = rule_of(name)
     count = torch.zeros(len(sample), dtype=torch.float64)
     structures: list[Data] = []
     shared: dict[tuple[int, bool], Data] = {}
     after: list[Label | None] = []
     waiting: list[Data] = []
+    held = 0
     asked = torch.ones(len(sample), dtype=torch.bool)
     flips = torch.ones(len(sample), dtype=torch.bool)
     for k, (g, removed, added) in enumerate(_edited(sample, rule, seed)):
         count[k] = len(removed) + len(added)
         directed = bool(sample.directed[k])
         asked[k] = name != "random" or bool(sample.found[k])
-        edited = rebuild(g, removed, added, directed=directed)
-        # equal structures are one object: they are embedded once
-        bare = Data(edge_index=edited.edge_index, num_nodes=len(g.x))
-        structures.append(bare if name == "random" else shared.setdefault((len(g.x), directed), bare))
+        # equal structures are one object: they are made and embedded once
+        key = (k if name == "random" else -len(g.x), directed)
+        edited = rebuild(g, removed, added, directed=directed) if sample.judge is not None or key not in shared else g
+        structures.append(shared.setdefault(key, Data(edge_index=edited.edge_index, num_nodes=len(g.x))))
         if sample.judge is not None:
             waiting.append(edited)
-            if len(waiting) == JUDGED_AT_ONCE or k == len(sample) - 1:
+            held += len(g.x) + g.num_edges + edited.num_edges
+            if held >= JUDGED_AT_ONCE or k == len(sample) - 1:
                 rows = range(k + 1 - len(waiting), k + 1)
                 graphs = sample.settled(rows, waiting)
                 said, flips[list(rows)] = sample.judge.verdicts([sample.originals[r] for r in rows], graphs)
                 after += said
-                waiting = []
+                waiting, held = [], 0
     labels: list[Label | None] = after if sample.judge is not None else [None] * len(sample)
-    unknown_yet = torch.full((len(sample),), torch.nan, dtype=torch.float64)
     return Sample(
         originals=sample.originals,
         edited=structures,
@@ -83,17 +82,26 @@ def control_sample(sample: Sample, name: str, *, seed: int = 0) -> Sample:
         after=labels,
         labels=sample.labels,
         costs=None,
-        minimal=unknown_yet,
-        refreshed=unknown_yet,
-        frozen=unknown_yet,
+        minimal=sample.nothing,
+        refreshed=sample.nothing,
+        frozen=sample.nothing,
         schema=sample.schema,
         follows=sample.follows,
     )
 
 
-def _edited(
-    sample: Sample, rule: Callable[[Data, bool, int, int], Pairs], seed: int
-) -> Iterator[tuple[Data, Tensor, Tensor]]:
+def rule_of(name: str) -> Rule:
+    """How a control edits a graph.
+
+    Raises:
+        InputError: For an unknown name.
+    """
+    if name not in CONTROLS:
+        raise unknown("control", name, CONTROLS)
+    return CONTROLS[name]
+
+
+def _edited(sample: Sample, rule: Rule, seed: int) -> Iterator[tuple[Data, Tensor, Tensor]]:
     for k, g in enumerate(sample.originals):
         flips = int(sample.edge_edits[k]) if bool(sample.found[k]) else 0
         # nodes of one graph have draws of their own

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from counteredge.metrics.sample import Sample
 
-__all__ = ["METRICS", "Metric", "metric"]
+__all__ = ["METRICS", "PAPER", "Metric", "metric"]
 
+PAPER = "De Sanctis et al., XPlore (KDD 2026)"
 Direction = Literal["higher", "lower", "neither"]
 
 

@@ -18,9 +18,9 @@ from counteredge.decision import Desired, Label, Task
 from counteredge.embedders import Embedder, WaveletCharacteristic
 from counteredge.embedders.base import hidden
 from counteredge.embedders.stack import MEMORY
-from counteredge.errors import InputError, unknown
+from counteredge.errors import InputError
 from counteredge.metrics.aggregate import Aggregate, aggregate
-from counteredge.metrics.controls import CONTROLS, control_sample
+from counteredge.metrics.controls import CONTROLS, control_sample, rule_of
 from counteredge.metrics.definition import METRICS
 from counteredge.metrics.judge import Judge
 from counteredge.metrics.plausibility import Surroundings
@@ -162,8 +162,7 @@ def evaluate(
         raise InputError(f"over={over!r} must be 'found' or 'all'")
     wanted = [controls] if isinstance(controls, str) else list(controls or ())
     for name in wanted:
-        if name not in CONTROLS:
-            raise unknown("control", name, CONTROLS)
+        rule_of(name)
     if rounds < 1:
         raise InputError(f"rounds={rounds} must be at least 1")
     if ged_timeout is not None and not ged_timeout > 0:
@@ -202,7 +201,7 @@ def _same_columns(originals: Sequence[Data], real: Sequence[Data]) -> None:
 
 def _exact(sample: Sample, timeout: float, progress: bool | None) -> Tensor:
     """Exact distances of what was found; NaN for directed graphs, whose arcs networkx' search would join."""
-    out = torch.full((len(sample),), torch.nan, dtype=torch.float64)
+    out = sample.nothing
     rows = (sample.found & ~sample.directed).nonzero().flatten().tolist()
     for k in tqdm(rows, desc="exact distance", unit="graph", delay=2, leave=False, disable=hidden(progress)):
         out[k] = exact_ged(sample.originals[k], sample.edited[k], timeout=timeout)
@@ -250,13 +249,11 @@ class _Measure:
         edited = self._vectors(sample.edited)
         if self.similarity is not None:
             sample.cosines = self.similarity.score(self.originals, edited).values
-            if self.over == "all":  # who was not found stays what it was
-                sample.cosines = {k: torch.where(sample.found, v, 1.0) for k, v in sample.cosines.items()}
         if self.room is not None:
             sample.near = self.room.near(
                 sample.found & (sample.ged > 0), sample.after, self.originals[SPACE], edited[SPACE]
             )
-        sample.similarity_over_all = self.over == "all"
+        sample.over_all = self.over == "all"
         values, figures = {}, {}
         for name, m in METRICS.items():
             value = m.compute(sample)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -37,7 +38,6 @@ class Surroundings:
     """Real graphs and their classes in an embedding space, every column scaled by its spread among them.
 
     Attributes:
-        embedder: Whose space it is.
         points: Vectors of the real graphs.
         labels: Their classes.
         scale: Standard deviation of each column, 1 where it is constant.
@@ -46,7 +46,6 @@ class Surroundings:
         points: ``(R, D)``; labels: ``(R,)``; scale: ``(D,)``.
     """
 
-    embedder: str
     points: Tensor
     labels: Tensor
     scale: Tensor
@@ -73,7 +72,12 @@ class Surroundings:
         vectors = embedder.transform([graphs[k] for k in chosen.tolist()], progress=progress)
         spread = vectors.std(0, correction=0)
         scale = torch.where(spread > 1e-12, spread, torch.ones_like(spread))
-        return cls(embedder.name, vectors / scale, torch.tensor(classes)[chosen], scale)
+        return cls(vectors / scale, torch.tensor(classes)[chosen], scale)
+
+    @cached_property
+    def usual(self) -> dict[int, float]:
+        """How far graphs of each class are from their nearest ones."""
+        return {int(c): _usual(self.points[self.labels == c]) for c in torch.unique(self.labels)}
 
     def near(
         self, found: Tensor, after: Sequence[Label | None], originals: Tensor, edited: Tensor
@@ -91,7 +95,6 @@ class Surroundings:
         """
         agree = torch.full((len(found),), torch.nan, dtype=torch.float64)
         far = agree.clone()
-        usual = {int(c): _usual(self.points[self.labels == c]) for c in torch.unique(self.labels)}
         rows = torch.tensor([k for k in found.nonzero().flatten().tolist() if isinstance(after[k], int)])
         for part in torch.split(rows.long(), max(1, BLOCK // max(1, len(self.points)))):
             distance = _distance(edited[part] / self.scale, self.points)
@@ -109,7 +112,7 @@ class Surroundings:
             agree[part] = torch.where(top > 0, same[:, :NEIGHBOURS].sum(1).double() / top.clamp(min=1), torch.nan)
             chosen = same & (same.cumsum(1) <= NEIGHBOURS)
             mean = near.masked_fill(~chosen, 0.0).sum(1) / chosen.sum(1)
-            typical = torch.tensor([usual.get(int(c), 0.0) for c in wanted], dtype=torch.float64)
+            typical = torch.tensor([self.usual.get(int(c), 0.0) for c in wanted], dtype=torch.float64)
             far[part] = torch.where((typical > 0) & chosen.any(1), mean / typical, torch.nan)
         return agree, far
 
@@ -138,7 +141,7 @@ def _usual(points: Tensor) -> float:
 )  # fmt: skip
 def class_agreement(sample: Sample) -> Tensor:
     """Whether a counterfactual lands among real graphs of its new class; the original itself is left out."""
-    return torch.full((len(sample),), torch.nan, dtype=torch.float64) if sample.near is None else sample.near[0]
+    return sample.nothing if sample.near is None else sample.near[0]
 
 
 @metric(
@@ -149,7 +152,7 @@ def class_agreement(sample: Sample) -> Tensor:
 )  # fmt: skip
 def class_distance(sample: Sample) -> Tensor:
     """1: as near as real graphs of the class are to each other."""
-    return torch.full((len(sample),), torch.nan, dtype=torch.float64) if sample.near is None else sample.near[1]
+    return sample.nothing if sample.near is None else sample.near[1]
 
 
 @metric(

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from counteredge.data import pairs_of
 from counteredge.decision import Label
 from counteredge.descriptors import refreshed
 from counteredge.edits import EditSet
-from counteredge.embedders.simple import SimpleGraphs
 from counteredge.errors import InputError
 from counteredge.metrics.judge import Judge
 from counteredge.results import Counterfactual
 from counteredge.schema import FeatureSchema
 
-__all__ = ["Costs", "Sample", "own_label", "pairs_of"]
+__all__ = ["Costs", "Sample", "own_label"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Sample:
         cosines: Cosine of original and edited graph, one column an embedder.
         dataset: All original graphs, where the caller gave them.
         exact: Distance over all ways to match the nodes, where the caller wanted it.
-        similarity_over_all: Whether similarity counts graphs without a counterfactual too, as 1.
+        over_all: Whether similarity counts graphs without a counterfactual too, as 1.
         near: Agreement of the neighbours and distance to the new class, where the caller gave real graphs.
 
     Shapes:
@@ -85,7 +85,7 @@ class Sample:
     near: tuple[Tensor, Tensor] | None = None
     dataset: list[Data] | None = None
     exact: Tensor | None = None
-    similarity_over_all: bool = False
+    over_all: bool = False
 
     def __len__(self) -> int:
         return len(self.originals)
@@ -144,6 +144,11 @@ class Sample:
                 graphs[k] = g
         return graphs
 
+    @property
+    def nothing(self) -> Tensor:
+        """No value of any graph, ``(N,)``."""
+        return torch.full((len(self),), torch.nan, dtype=torch.float64)
+
     def where_found(self, values: Tensor) -> Tensor:
         """The values of the graphs with a counterfactual, NaN elsewhere."""
         return torch.where(self.found, values.to(torch.float64), torch.nan)
@@ -152,24 +157,14 @@ class Sample:
     def sizes(self) -> tuple[Tensor, Tensor]:
         """Nodes and edges of the originals, ``(N,)`` each; an undirected edge is one, a loop none."""
         nodes = _numbers([int(g.num_nodes or 0) for g in self.originals])
-        edges = torch.bincount(SimpleGraphs.of(self.originals).owner, minlength=len(self)).to(torch.float64)
-        for k in self.directed.nonzero().flatten().tolist():
-            edges[k] = len(pairs_of(self.originals[k], directed=True))
-        return nodes, edges
+        asked = zip(self.originals, self.directed.tolist(), strict=True)
+        return nodes, _numbers([len(pairs_of(g, directed=directed)) for g, directed in asked])
 
     @cached_property
     def ged(self) -> Tensor:
         """Edge edits of each graph, and nodes more or fewer, ``(N,)``."""
         sizes = zip(self.originals, self.edited, strict=True)
         return self.edge_edits + _numbers([abs(int(a.num_nodes or 0) - int(b.num_nodes or 0)) for a, b in sizes])
-
-
-def pairs_of(data: Data, *, directed: bool) -> Tensor:
-    """The edges of a graph, each once and no loops, ``(E, 2)``: ``i < j`` unless arcs count by themselves."""
-    src, dst = data.edge_index
-    if not directed:
-        src, dst = torch.minimum(src, dst), torch.maximum(src, dst)
-    return torch.unique(torch.stack([src, dst])[:, src != dst], dim=1).t()
 
 
 def _labels(counterfactuals: Sequence[Counterfactual], labels: Sequence[Label] | Tensor | None) -> list[Label | None]:

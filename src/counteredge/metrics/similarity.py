@@ -14,12 +14,10 @@ from counteredge.embedders import EMBEDDERS, Embedder, embed, get_embedders
 from counteredge.embedders.simple import SimpleGraphs, distinct
 from counteredge.embedders.stack import MEMORY
 from counteredge.errors import InputError
-from counteredge.metrics.definition import metric
+from counteredge.metrics.definition import PAPER, metric
 from counteredge.metrics.sample import Sample
 
 __all__ = ["CosineSimilarity", "Similarities", "cosine", "slug"]
-
-PAPER = "De Grandis et al., XPlore (KDD 2026), section 4.1"
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ def slug(name: str) -> str:
 
 @metric(
     "cosine_similarity", "Cosine similarity (CS)", "mean over the M embedders of cos(E_j(G), E_j(G'))",
-    low=-1.0, high=1.0, direction="higher", reference=PAPER, needs="embedders",
+    low=-1.0, high=1.0, direction="higher", reference=f"{PAPER}, section 4.1", needs="embedders",
 )  # fmt: skip
 def cosine_similarity(sample: Sample) -> Tensor:
     """Of the structure alone: a counterfactual that changes features only has CS = 1."""
@@ -141,8 +139,8 @@ def cosine_similarity(sample: Sample) -> Tensor:
 
 def _over(sample: Sample, values: Tensor | None) -> Tensor:
     if values is None:
-        return torch.full((len(sample),), torch.nan, dtype=torch.float64)
-    return values if sample.similarity_over_all else sample.where_found(values)
+        return sample.nothing
+    return torch.where(sample.found, values, 1.0) if sample.over_all else sample.where_found(values)
 
 
 def _register(name: str, reference: str) -> None:

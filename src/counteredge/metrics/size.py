@@ -10,17 +10,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from counteredge.metrics.definition import metric
+from counteredge.metrics.definition import PAPER, metric
 from counteredge.metrics.sample import Sample
 
 __all__ = ["exact_ged"]
 
-PAPER = "De Grandis et al., XPlore (KDD 2026), appendix C.3"
-
 
 @metric(
     "ged", "Graph edit distance", "edges added + edges removed + |n' - n|, nodes aligned, loops never counted",
-    direction="lower", reference=PAPER,
+    direction="lower", reference=f"{PAPER}, appendix C.3",
 )  # fmt: skip
 def ged(sample: Sample) -> Tensor:
     """Edits of the structure; an undirected edge counts once, features do not count."""
@@ -29,7 +27,7 @@ def ged(sample: Sample) -> Tensor:
 
 @metric(
     "edit_ratio", "Edit ratio", "GED / (n + |E|)", direction="lower",
-    reference=f"the \"sparsity\" of {PAPER}; not the sparsity of CF-GNNExplainer",
+    reference=f"the \"sparsity\" of {PAPER}, appendix C.3; not the sparsity of CF-GNNExplainer",
 )  # fmt: skip
 def edit_ratio(sample: Sample) -> Tensor:
     """Structural edits relative to the size of the original."""
@@ -39,7 +37,7 @@ def edit_ratio(sample: Sample) -> Tensor:
 
 @metric(
     "sparsity_cfgnn", "Sparsity (CF-GNNExplainer)", "1 - GED / |E|; NaN for a graph without edges",
-    low=-math.inf, high=1.0, direction="higher", reference="Lucic et al., CF-GNNExplainer (AISTATS 2022), section 5.2",
+    low=-math.inf, high=1.0, direction="higher", reference="Lucic et al., CF-GNNExplainer (AISTATS 2022)",
 )  # fmt: skip
 def sparsity_cfgnn(sample: Sample) -> Tensor:
     """Share of edges left alone; negative where more pairs were edited than there are edges."""
@@ -95,9 +93,7 @@ def _ranges(sample: Sample) -> list[float]:
 )  # fmt: skip
 def ged_exact(sample: Sample) -> Tensor:
     """At most the aligned distance; NaN where it was not settled in time."""
-    if sample.exact is None:
-        return torch.full((len(sample),), torch.nan, dtype=torch.float64)
-    return sample.where_found(sample.exact)
+    return sample.nothing if sample.exact is None else sample.where_found(sample.exact)
 
 
 def exact_ged(original: Data, edited: Data, *, timeout: float = 10.0) -> float:
