@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import time
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
-
-from tqdm import tqdm
 
 import counteredge as ce
 from counteredge.cache import write_between
@@ -91,15 +92,13 @@ def row_of(
     """One line of the table."""
     count = len(whole.graphs[:limit])
     # a graph's answer does not depend on which others it is searched with
-    parts = [
-        (name, edits, structural, k, min(k + PART, count)) for k in range(0, count, PART if workers > 1 else count)
-    ]
+    parts = [(name, edits, structural, k, min(k + PART, count)) for k in range(0, count, PART)]
     if workers > 1:
         oracle_for(name, whole.graphs, whole.num_classes, protocol="paper")  # trained once, read by all
-        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-            answers = list(tqdm(pool.map(searched, parts), total=len(parts), desc=name, unit="part"))
+        with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
+            answers = told(name, pool.map(searched, parts))
     else:
-        answers = [searched((name, edits, structural, 0, count))]
+        answers = told(name, map(searched, parts))
     cfs = [cf for part, _ in answers for cf in part]
     seconds = sum(spent for _, spent in answers)
     measured = evaluate(cfs, embedders=(), controls=())
@@ -119,6 +118,35 @@ def row_of(
     return {**row, "seconds": f"{seconds:.1f}", "stages": " ".join(shown)}
 
 
+def told(
+    name: str, answers: Iterable[tuple[list[ce.Counterfactual], float]]
+) -> list[tuple[list[ce.Counterfactual], float]]:
+    """The answers, and after each part a line about it: what is known of a run that does not end."""
+    parts, graphs = [], 0
+    for cfs, seconds in answers:
+        parts.append((cfs, seconds))
+        found = [len(cf.edits) for cf in cfs if cf.found]
+        graphs += len(cfs)
+        print(
+            f"{name} until {graphs}: {len(found)} of {len(cfs)} found, {sum(found) / max(1, len(found)):.2f} edits, "
+            f"{seconds:.1f} s",
+            flush=True,
+        )
+    return parts
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone, however that ended."""
+
+    def wait() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
+
+
 def searched(part: tuple[str, str, str, int, int]) -> tuple[list[ce.Counterfactual], float]:
     """The answers of some of a dataset's graphs, and how long they took."""
     name, edits, structural, first, last = part
@@ -126,9 +154,7 @@ def searched(part: tuple[str, str, str, int, int]) -> tuple[list[ce.Counterfactu
     model = oracle_for(name, whole.graphs, whole.num_classes, protocol="paper").model
     space = ce.EditSpace(schema=whole.schema, features=edits == "both", structural=structural)
     begun = time.perf_counter()
-    cfs = ce.XPlore().explain(
-        model, whole.graphs[first:last], edits=space, progress=None if last - first > PART else False
-    )
+    cfs = ce.XPlore().explain(model, whole.graphs[first:last], edits=space, progress=False)
     return cfs, time.perf_counter() - begun
 
 

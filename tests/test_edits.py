@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from counteredge.edits import EditSet, FeatureEdit
+from counteredge.data import node_attributes
+from counteredge.edits import AttributeEdit, EditSet, FeatureEdit
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
 from counteredge.schema import Column, FeatureSchema
@@ -140,6 +141,219 @@ def test_feature_edits_keep_shape_and_dtype(x):
     out = EditSet(features=(FeatureEdit(1, (0,), (5,), (7,)),)).apply(path(2, x))
     assert (out.x.dtype, out.x.shape) == (x.dtype, x.shape)
     assert out.x.flatten().tolist() == [4, 7]
+
+
+# -- edits of nodes and of attributes ---------------------------------------------------------------------------------
+
+
+@st.composite
+def node_edits(draw):
+    """A graph with attributes of every kind, and edits of nodes, edges, features and attributes."""
+    n, directed = draw(st.integers(2, 6)), draw(st.booleans())
+    everything = [(i, j) for i in range(n) for j in range(n) if i < j or (directed and i != j)]
+    present = sorted(draw(st.sets(st.sampled_from(everything))))
+    loops = sorted(draw(st.sets(st.integers(0, n - 1), max_size=2)))
+    arcs = [a for i, j in present for a in ([(i, j)] if directed else [(i, j), (j, i)])] + [(v, v) for v in loops]
+    colours = torch.arange(float(len(arcs)))
+    g = Data(
+        x=torch.arange(2.0 * n).reshape(n, 2),
+        edge_index=torch.tensor(arcs, dtype=torch.long).reshape(-1, 2).t(),
+        edge_attr=torch.stack([colours, -colours], 1),
+        pos=torch.rand(n, 3),
+        ring=torch.tensor([7] + [3] * (n - 1)),
+        y=torch.tensor([1]),
+    )
+    m = draw(st.integers(0, 3))
+    gone = sorted(draw(st.sets(st.integers(0, n - 1), max_size=2)))
+    alive = [v for v in range(n + m) if v not in gone]
+    removed = [p for p in present if set(p) & set(gone) or draw(st.booleans())]
+    absent = [(i, j) for i in alive for j in alive if (i < j or (directed and i != j)) and (i, j) not in present]
+    added = sorted(draw(st.sets(st.sampled_from(absent), max_size=3))) if absent else []
+    stay = [p for p in present if p not in removed]
+    changes = sorted(draw(st.sets(st.sampled_from(stay), max_size=2))) if stay else []
+    row = {a: tuple(r) for a, r in zip(arcs, g.edge_attr.tolist(), strict=True)}
+    edits = EditSet(
+        tuple(added),
+        tuple(removed),
+        tuple(FeatureEdit(v, (0,), (float(2 * v),), (-1.0,)) for v in alive if v < n and draw(st.booleans())),
+        directed,
+        (("edge_attr", tuple((0.5, float(k)) for k in range(len(added)))),) if added else (),
+        tuple((float(100 + k), 0.0) for k in range(m)),
+        tuple(gone),
+        tuple(AttributeEdit(p, "edge_attr", row[p], (-5.0, -5.0)) for p in changes),
+        n if m else None,
+    )
+    return g, edits
+
+
+def naive(g, edits):
+    """Edges by name with their rows, and rows of nodes by name; nodes of the edited graph named as in the edits."""
+    n = len(g.x)
+    both_ways = (lambda p: [p]) if edits.directed else (lambda p: [p, p[::-1]])
+    rows = dict(zip(map(tuple, g.edge_index.t().tolist()), g.edge_attr.tolist(), strict=True))
+    x = dict(enumerate(g.x.tolist()))
+    for e in edits.features:
+        x[e.node][0] = e.new[0]
+    for k, row in enumerate(edits.new_nodes):
+        x[n + k] = list(row)
+    for p in edits.removed:
+        for arc in both_ways(p):
+            del rows[arc]
+    for e in edits.attributes:
+        for arc in both_ways(e.pair):
+            rows[arc] = list(e.new)
+    for k, p in enumerate(edits.added):
+        for arc in both_ways(p):
+            rows[arc] = list(edits.values[0][1][k])
+    for v in edits.removed_nodes:
+        rows.pop((v, v), None)
+        del x[v]
+    return x, rows
+
+
+def same_as_naive(g, edits):
+    x, rows = naive(g, edits)
+    out = edits.apply(g)
+    names = sorted(x)
+    assert out.x.tolist() == [x[v] for v in names]
+    found = [(names[i], names[j]) for i, j in out.edge_index.t().tolist()]
+    assert dict(zip(found, out.edge_attr.tolist(), strict=True)) == rows
+    assert len(found) == len(rows)
+    assert out.num_nodes == len(names)
+    n = len(g.x)
+    assert out.pos.tolist() == [g.pos[v].tolist() if v < n else [0, 0, 0] for v in names]
+    assert out.ring.tolist() == [
+        int(g.ring[v]) if v < n else (3 if n > 2 else int(g.ring.mode().values)) for v in names
+    ]
+    assert out.y.tolist() == [1]
+    assert out.is_valid() if hasattr(out, "is_valid") else out.validate()
+
+
+@settings(max_examples=150, deadline=None)
+@given(node_edits())
+def test_nodes_and_attributes_by_the_book(case):
+    g, edits = case
+    before = g.clone()
+    same_as_naive(g, edits)
+    for key in ("x", "edge_index", "edge_attr", "pos", "ring"):
+        assert torch.equal(g[key], before[key])
+    assert edits.node_count == len(edits.new_nodes) + len(edits.removed_nodes)
+    assert edits.ged == edits.edge_count + edits.node_count
+    assert len(edits) == edits.ged + edits.feature_count + edits.attribute_count == len(edits.describe())
+    assert EditSet.from_dict(json.loads(json.dumps(edits.to_dict(), allow_nan=False))) == edits
+
+
+@settings(max_examples=100, deadline=None)
+@given(node_edits())
+def test_undoing_nodes_undoes_what_cannot_be_without_them(case):
+    g, edits = case
+    new_from = len(edits.added) + len(edits.removed) + len(edits.features)
+    for k in range(len(edits)):
+        left = edits.without(k)
+        same_as_naive(g, left)
+        assert left == edits.without(k - len(edits))
+        lost = 1
+        if new_from <= k < new_from + len(edits.new_nodes):
+            lost += sum(len(g.x) + k - new_from in p for p in edits.added)
+        if len(edits.added) <= k < len(edits.added) + len(edits.removed):
+            lost += len(set(edits.removed[k - len(edits.added)]) & set(edits.removed_nodes))
+        assert len(left) == len(edits) - lost
+
+
+def test_a_new_node_goes_with_its_edges_and_the_others_move_up():
+    edits = EditSet(
+        ((0, 3), (1, 4), (3, 4)), new_nodes=((1.0, 0.0), (0.0, 1.0)), nodes=3, values=(("edge_weight", (1, 2, 3)),)
+    )
+    left = edits.without(3)
+    assert left == EditSet(((1, 3),), new_nodes=((0.0, 1.0),), nodes=3, values=(("edge_weight", (2,)),))
+    assert left.without(0) == EditSet(new_nodes=((0.0, 1.0),), nodes=3)  # alone, and its edge gone
+    assert left.without(1) == EditSet()
+    with pytest.raises(IndexError):
+        edits.without(5)
+
+
+def test_an_edge_of_a_removed_node_comes_back_with_it():
+    edits = EditSet(removed=((0, 1), (1, 2)), removed_nodes=(1,))
+    assert edits.without(0) == EditSet(removed=((1, 2),))
+    assert edits.without(2) == EditSet(removed=((0, 1), (1, 2)))
+
+
+def test_edits_of_nodes_and_bonds_for_people():
+    schema = replace(SCHEMA, edge_names=("single", "double"))
+    upgrade = AttributeEdit((3, 4), "edge_attr", (1.0, 0.0), (0.0, 1.0))
+    weight = AttributeEdit((0, 1), "edge_weight", 0.5, 1.0)
+    edits = EditSet(new_nodes=((1.0, 0.0, 0.0, 2.0),), removed_nodes=(4,), attributes=(upgrade, weight), nodes=17)
+    assert edits.describe(schema) == [
+        "+node 17: C",
+        "-node 4",
+        "edge (3, 4): single -> double",
+        "edge (0, 1), edge_weight: 0.5 -> 1",
+    ]
+    assert edits.describe() == [
+        "+node 17: (1, 0, 0, 2)",
+        "-node 4",
+        "edge (3, 4), edge_attr: (1, 0) -> (0, 1)",
+        "edge (0, 1), edge_weight: 0.5 -> 1",
+    ]
+
+
+def test_flat_x_integers_and_a_stated_number_of_nodes():
+    g = Data(x=torch.tensor([4, 5]), edge_index=both((0, 1)), edge_weight=torch.tensor([0.5, 0.5]), num_nodes=2)
+    edits = EditSet(((1, 2),), ((0, 1),), new_nodes=((9,),), removed_nodes=(0,), nodes=2)
+    out = edits.apply(g)
+    assert (out.x.tolist(), out.x.dtype, out.num_nodes) == ([5, 9], torch.long, 2)
+    assert out.edge_index.tolist() == [[0, 1], [1, 0]]
+    assert out.edge_weight.tolist() == [1, 1]
+    changed = EditSet(attributes=(AttributeEdit((0, 1), "edge_weight", 0.5, 2.0),)).apply(g)
+    assert changed.edge_weight.tolist() == [2, 2]
+    assert EditSet(new_nodes=((9,),), nodes=2).apply(g).num_nodes == 3
+
+
+def test_structure_follows_new_nodes():
+    schema = FeatureSchema((Column("binary"), Column("structural", name="degree")))
+    g = Data(x=torch.tensor([[1.0, 1], [0, 1]]), edge_index=both((0, 1)))
+    edits = EditSet(((1, 2),), new_nodes=((1.0, 0.0),), nodes=2)
+    assert edits.apply(g, schema).x.tolist() == [[1, 1], [0, 2], [1, 1]]
+    assert edits.apply(g).x.tolist() == [[1, 1], [0, 1], [1, 0]]
+
+
+def test_which_attributes_are_of_nodes():
+    g = path(2)
+    g.pos, g.edge_attr, g.y, g.some_index, g.name = (
+        torch.rand(2, 3),
+        torch.rand(2, 1),
+        torch.ones(1, 2),
+        torch.ones(2),
+        "a",
+    )
+    assert node_attributes(g) == ["pos"]
+    lone = Data(x=torch.ones(1, 1), edge_index=torch.zeros(2, 0, dtype=torch.long), y=torch.tensor([1]))
+    assert node_attributes(lone) == []
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        (lambda: EditSet(new_nodes=((1.0, 1.0),)), "say it with nodes="),
+        (lambda: EditSet(new_nodes=((1.0, 1.0),), nodes=4), "graph of 4 nodes; this one has 3, and 2 columns"),
+        (lambda: EditSet(new_nodes=((1.0,),), nodes=3), "this one has 3, and 2 columns"),
+        (lambda: EditSet(removed_nodes=(3,)), "are not different nodes out of 0..2"),
+        (lambda: EditSet(removed_nodes=(0, 0)), "are not different nodes"),
+        (lambda: EditSet(removed_nodes=(0,)), r"edge \(0, 1\) of a removed node is not among the removed"),
+        (lambda: EditSet(((0, 2),), ((0, 1),), removed_nodes=(0,)), "node 0 is removed and edited"),
+        (lambda: EditSet(attributes=(AttributeEdit((0, 1), "edge_attr", 0, 1),)), "have no attribute 'edge_attr'"),
+        (lambda: EditSet(attributes=(AttributeEdit((0, 2), "edge_weight", 0, 1),)), "there is no such edge"),
+        (
+            lambda: EditSet(removed=((0, 1),), attributes=(AttributeEdit((0, 1), "edge_weight", 0, 1),)),
+            "or it is removed",
+        ),
+    ],
+)
+def test_edits_of_another_graph_are_refused(edits, said):
+    g = path(3)
+    g.edge_weight = torch.ones(4)
+    with pytest.raises(InputError, match=said):
+        edits().apply(g)
 
 
 # -- EditSpace --------------------------------------------------------------------------------------------------------

@@ -120,3 +120,27 @@ def test_nothing_found_has_no_parts():
     for ask in (ce.importance, ce.robustness):
         with pytest.raises(ce.InputError, match="there is no counterfactual to look at: proved"):
             ask(Edges(99.0), cf)
+
+
+def test_edits_of_nodes_and_attributes_are_held_against_the_model():
+    g = path(4)
+    g.edge_attr = torch.ones(6, 1)
+    model = Edges(4.0)
+    edits = ce.EditSet(
+        ((3, 4), (0, 4)),
+        ((0, 1),),
+        values=(("edge_attr", ((2.0,), (3.0,))),),
+        new_nodes=((1.0,),),
+        attributes=(ce.AttributeEdit((2, 3), "edge_attr", (1.0,), (5.0,)),),
+        nodes=4,
+    )
+    (cf,) = ce.XPlore().explain(model, [g], edits="edges")
+    cf.edits, cf.data, cf.found = edits, edits.apply(g), True
+    # 4 edges are needed: without one of the new ones it is 3, without the removal 5, without the node 2
+    assert ce.importance(model, cf) == pytest.approx([1, 1, -1, 2, 0])
+    assert 0 < ce.robustness(model, cf, samples=40) < 1
+    cf.edits = ce.EditSet(removed=((0, 1),), removed_nodes=(0,))
+    cf.data = cf.edits.apply(g)
+    assert 0 <= ce.robustness(model, cf, 3, samples=5) <= 1
+    with pytest.raises(ce.InputError, match="only 3 pairs are left alone"):  # none with the node that is gone
+        ce.robustness(model, cf, 4)

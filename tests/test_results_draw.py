@@ -204,7 +204,7 @@ def without(key):
         ("[1]", "expected a JSON object, got list"),
         ("{}", "holds no counteredge counterfactual"),
         (changed(format="gretel"), "holds no counteredge counterfactual"),
-        (changed(version=4), "version 4 of the format is newer than 3: update counteredge"),
+        (changed(version=5), "version 5 of the format is newer than 4: update counteredge"),
         (changed(version=0), "version 0 is no version"),
         (changed(version="1"), "version '1' is no version"),
         (without("version"), "version None is no version"),
@@ -219,6 +219,57 @@ def without(key):
 def test_what_cannot_be_read_is_named(text, message):
     with pytest.raises(ce.DataError, match=message):
         ce.Counterfactual.from_json(text)
+
+
+def test_files_of_earlier_versions_are_read():
+    cf = result()
+    value = {k: v for k, v in cf.to_dict().items() if k != "raw"}
+    again = ce.Counterfactual.from_dict({**value, "version": 3})
+    assert again == cf
+    assert again.raw is None
+
+
+def test_edits_before_shrinking_are_stored_and_printed():
+    cf = result(raw=(5, 2))
+    again = ce.Counterfactual.from_json(cf.to_json())
+    assert again == cf
+    assert again.raw == (5, 2)
+    assert "  3 edits (7 before shrinking), one-minimal" in str(cf)
+    assert "shrinking" not in str(result())
+
+
+def with_node_edits(**changes):
+    """An edge and a node more, a node less, a bond upgrade."""
+    g = molecule(edge_attr=torch.eye(2)[torch.zeros(6, dtype=torch.long)])
+    upgrade = ce.AttributeEdit((1, 2), "edge_attr", (1.0, 0.0), (0.0, 1.0))
+    edits = ce.EditSet(
+        added=((0, 5),),
+        removed=((2, 3),),
+        values=(("edge_attr", ((0.0, 1.0),)),),
+        new_nodes=((0.0, 0.0, 1.0),),
+        removed_nodes=(3,),
+        attributes=(upgrade,),
+        nodes=5,
+    )
+    schema = replace(ce.FeatureSchema.onehot(("C", "N", "O")), edge_names=("single", "double"))
+    return result(g, edits, **{"schema": schema, **changes})
+
+
+def test_edits_of_nodes_and_bonds_are_stored_and_printed():
+    cf = with_node_edits()
+    again = ce.Counterfactual.from_json(cf.to_json())
+    assert again == cf
+    assert again.edits == cf.edits
+    same_tensors(again.data, cf.data)
+    assert str(again) == str(cf)  # with the names of the bonds
+    assert str(cf).split("\n")[1:6] == [
+        "  +edge (0, 5)",
+        "  -edge (2, 3)",
+        "  +node 5: O",
+        "  -node 3",
+        "  edge (1, 2): single -> double",
+    ]
+    assert cf.edit_ratio == 4 / (5 + 3)
 
 
 # -- JSONL -----------------------------------------------------------------------------------------------------------
@@ -382,6 +433,33 @@ def test_additions_removals_and_changes_have_their_colours():
     assert ADDED in only
     assert REMOVED not in only
     assert CHANGED not in only
+
+
+def test_new_and_removed_nodes_are_drawn(tmp_path):
+    cf = with_node_edits()
+    figure = drawn(cf.draw(), tmp_path / "a.png")
+    assert sorted(texts(figure)[:6]) == sorted("CCNOCO")
+    circles = figure.axes[0].collections[-1]
+    fills = [mpl.colors.to_hex(c) for c in circles.get_facecolor()]
+    borders = [mpl.colors.to_hex(c) for c in circles.get_edgecolor()]
+    assert [k for k, c in enumerate(fills) if c == ADDED] == [5]
+    assert [k for k, c in enumerate(borders) if c == REMOVED] == [3]
+    assert [k for k, (_, dashes) in enumerate(circles.get_linestyle()) if dashes] == [3]
+    assert CHANGED in colours(figure)  # the bond
+    legend = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert {"node added", "node removed", "edge changed"} <= set(legend)
+    assert not {"node added", "node removed", "edge changed"} & {
+        t.get_text() for t in result().draw().legends[0].get_texts()
+    }
+    assert cf._repr_html_()
+    assert texts(with_node_edits(schema=None).draw())[:6]
+    drawn(gallery([cf, result(), result(found=False)]), tmp_path / "b.png")
+
+
+def test_node_edits_in_the_surroundings_of_a_node(tmp_path):
+    cf = with_node_edits(node=0)
+    figure = drawn(cf.draw(), tmp_path / "a.png")
+    assert {ADDED, REMOVED} <= colours(figure)
 
 
 def test_nothing_is_drawn_by_numbers_that_are_no_categories():

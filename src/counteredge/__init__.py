@@ -6,7 +6,7 @@ print(cf)
 """
 
 from counteredge.descriptors import StructuralFeatures
-from counteredge.edits import EditSet, FeatureEdit
+from counteredge.edits import AttributeEdit, EditSet, FeatureEdit
 from counteredge.engine.search import Budget
 from counteredge.errors import (
     BudgetError,
@@ -16,7 +16,27 @@ from counteredge.errors import (
     InputError,
     ModelError,
 )
-from counteredge.explainers import EXPLAINERS, Explainer, XPlore, get_explainer
+from counteredge.explainers import (
+    CF2,
+    CLEAR,
+    COMBINEX,
+    EXPLAINERS,
+    MEG,
+    RSGGCE,
+    C2Explainer,
+    CFGNNExplainer,
+    CompleteGraph,
+    D4Explainer,
+    EmptyGraph,
+    Explainer,
+    FitReport,
+    Greedy,
+    InduCE,
+    IRand,
+    Nearest,
+    XPlore,
+    get_explainer,
+)
 from counteredge.oracle import Oracle
 from counteredge.proof import certify, importance, robustness
 from counteredge.results import Counterfactual, Prediction, read_jsonl, write_jsonl
@@ -26,21 +46,37 @@ from counteredge.space import EditSpace
 __version__ = "0.1.0"
 
 __all__ = [
+    "CF2",
+    "CLEAR",
+    "COMBINEX",
     "EXPLAINERS",
+    "MEG",
+    "RSGGCE",
+    "AttributeEdit",
     "Budget",
     "BudgetError",
+    "C2Explainer",
+    "CFGNNExplainer",
     "CapabilityError",
     "Column",
+    "CompleteGraph",
     "CounterEdgeError",
     "Counterfactual",
+    "D4Explainer",
     "DataError",
     "EditSet",
     "EditSpace",
+    "EmptyGraph",
     "Explainer",
     "FeatureEdit",
     "FeatureSchema",
+    "FitReport",
+    "Greedy",
+    "IRand",
+    "InduCE",
     "InputError",
     "ModelError",
+    "Nearest",
     "Oracle",
     "Prediction",
     "StructuralFeatures",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from counteredge.errors import CapabilityError, CounterEdgeError, DataError, InputError
 
@@ -39,13 +40,6 @@ class Edits(StrEnum):
     edges = "edges"
     features = "features"
     both = "both"
-
-
-class Preset(StrEnum):
-    """How XPlore searches."""
-
-    minimal = "minimal"
-    paper = "paper"
 
 
 class Structural(StrEnum):
@@ -102,10 +96,26 @@ def explain(
         str, typer.Option(help="A graph dataset: counteredge datasets lists them; Tree-Cycles needs no file.")
     ],
     out: Annotated[Path, typer.Option(help="Folder for the results; the same folder again resumes.")],
-    explainer: Annotated[str, typer.Option(help="Which method explains.")] = "xplore",
-    preset: Annotated[
-        Preset, typer.Option(help="minimal: fewest edits, verified. paper: the published Algorithm 1.")
-    ] = Preset.minimal,
+    explainer: Annotated[
+        str,
+        typer.Option(
+            help="Which method explains: xplore, irand, cfgnn, cf2, clear, rsggce, d4explainer, combinex, c2explainer, "
+            "induce, meg; the yardsticks greedy, nearest; the controls empty_graph, complete_graph."
+        ),
+    ] = "xplore",
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode",
+            "--preset",
+            help="xplore: minimal (fewest edits, verified) or paper (the published Algorithm 1). The others: paper, "
+            "reference, improved. legacy_gretel: as published tables were made. The first is the default.",
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Further option of the explainer as name=value, for example iterations=100. Repeatable."),
+    ] = None,
     features: Annotated[
         Variant, typer.Option(help="Feature variant of the paper preset: none is edges only.")
     ] = Variant.none,
@@ -138,12 +148,13 @@ def explain(
         spec = RunSpec(
             dataset=dataset,
             explainer=explainer,
-            preset=preset.value,
+            preset=mode,
             features=None if features is Variant.none else features.value,
             edits=edits.value,
             structural=None if structural is None else structural.value,
             seed=seed,
             chemistry="valence" if chemistry is Chemistry.valence else None,
+            options=_options(option or []),
         )
         result = run_explain(
             spec,
@@ -155,10 +166,24 @@ def explain(
         )
         s = result.summary
         printed = Console(quiet=quiet)
-        printed.print(_figures(result.evaluation, f"{s['dataset']}, {s['graphs']} graphs: {explainer}, {preset.value}"))
+        printed.print(_figures(result.evaluation, f"{s['dataset']}, {s['graphs']} graphs: {explainer}, {spec.preset}"))
         printed.print(f"Picture: {result.files['gallery']}", soft_wrap=True, highlight=False)
         printed.print(f"Table:   {result.files['summary']}", soft_wrap=True, highlight=False)
         printed.print(f"Results: {result.files['counterfactuals']}", soft_wrap=True, highlight=False)
+
+
+def _options(given: list[str]) -> dict[str, Any]:
+    """``name=value`` pairs; values as JSON where they are, else as text."""
+    out: dict[str, Any] = {}
+    for each in given:
+        name, sign, value = each.partition("=")
+        if not sign or not name.strip():
+            raise InputError(f"--option {each!r} is not like name=value, for example iterations=100")
+        try:
+            out[name.strip()] = json.loads(value)
+        except ValueError:
+            out[name.strip()] = value
+    return out
 
 
 oracles = typer.Typer(no_args_is_help=True, help="The models that are explained: train them, list them.")

@@ -25,8 +25,11 @@ __all__ = [
     "is_directed",
     "kinds",
     "new_edge_values",
+    "node_attributes",
     "pairs_of",
     "rebuild",
+    "with_nodes",
+    "without_nodes",
 ]
 
 
@@ -285,4 +288,69 @@ def rebuild(
             new = new_edge_values(key, old, len(added))
         out[key] = torch.cat([old[keep], new])
     out.edge_index = torch.cat([edges[:, keep], added.t()], 1)
+    return out
+
+
+def node_attributes(data: Data) -> list[str]:
+    """Names of the tensors of ``data``, but ``x``, that have a row for each node (``pos``, ``train_mask``, ...).
+
+    Those have as many rows as there are nodes and a name that is of no edges and no index. The label ``y`` of a graph
+    with one node is the graph's.
+    """
+    n = int(data.x.shape[0])
+    names = []
+    for key in data.keys():  # noqa: SIM118 - a Data iterates over pairs
+        value = data[key]
+        if key == "x" or "edge" in key or key.endswith("index") or (key == "y" and n == 1):
+            continue
+        if isinstance(value, Tensor) and value.dim() > 0 and value.shape[0] == n:
+            names.append(key)
+    return names
+
+
+def with_nodes(data: Data, rows: Tensor) -> Data:
+    """A new ``Data`` with further nodes, without edges, after its own; the input is not changed.
+
+    Other attributes of nodes get zeros where they are floats, and the graph's most frequent row elsewhere.
+
+    Shapes:
+        rows: ``(m, f)``; ``(m, 1)`` where x has one dimension.
+
+    Example:
+        >>> g = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0, 1], [1, 0]]), ring=torch.tensor([3, 3]))
+        >>> more = with_nodes(g, torch.zeros(1, 1))
+        >>> more.x.flatten().tolist(), more.ring.tolist()
+        ([1.0, 1.0, 0.0], [3, 3, 3])
+    """
+    out = copy.copy(data)
+    for key in node_attributes(data):
+        value = data[key]
+        policy = "zero" if value.is_floating_point() or value.is_complex() else "mode"
+        out[key] = torch.cat([value, new_edge_values(key, value, len(rows), policy)])
+    out.x = torch.cat([data.x, rows.reshape(len(rows), *data.x.shape[1:]).to(data.x)])
+    if "num_nodes" in data:
+        out.num_nodes = len(out.x)
+    return out
+
+
+def without_nodes(data: Data, gone: Sequence[int]) -> Data:
+    """A new ``Data`` without some nodes and all their edges; the nodes behind them move up. The input is not changed.
+
+    Example:
+        >>> g = Data(x=torch.arange(3.0)[:, None], edge_index=torch.tensor([[0, 2, 1], [2, 0, 2]]))
+        >>> less = without_nodes(g, [1])
+        >>> less.x.flatten().tolist(), less.edge_index.tolist()
+        ([0.0, 2.0], [[0, 1], [1, 0]])
+    """
+    stays = torch.ones(len(data.x), dtype=torch.bool, device=data.x.device)
+    stays[list(gone)] = False
+    out = copy.copy(data)
+    kept = stays[data.edge_index].all(0)
+    for key in edge_attributes(data):
+        out[key] = data[key][kept]
+    for key in ("x", *node_attributes(data)):
+        out[key] = data[key][stays]
+    out.edge_index = (stays.long().cumsum(0) - 1)[data.edge_index[:, kept]]
+    if "num_nodes" in data:
+        out.num_nodes = len(out.x)
     return out

@@ -7,7 +7,7 @@ Graphs without node attributes get them as features. Since they depend on the ed
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -17,9 +17,11 @@ from torch_geometric.transforms import BaseTransform
 from counteredge.errors import unknown
 from counteredge.graphs import buckets
 from counteredge.schema import Column, FeatureSchema
+from counteredge.shortest import MATRICES, by_shortest_paths, cached
 
 __all__ = [
     "DESCRIPTORS",
+    "MATRICES",
     "StructuralFeatures",
     "append_descriptors",
     "compute",
@@ -31,10 +33,8 @@ __all__ = [
 
 DESCRIPTORS = ("degree", "clustering", "closeness", "betweenness", "harmonic", "katz")
 KATZ_DAMPING = 0.1
-MATRICES = 10  # (n, n) matrices that a graph takes while its descriptors are computed
 ARCS = 1 << 21  # arcs of the graphs that are sorted into batches together
 MEMORY = 1 << 28  # bytes of one batch
-CACHED = 1 << 23  # bytes worked on at once: beyond this, memory traffic makes it slower
 _ONE_DEGREE = re.compile(r"degree=(\d+)")
 
 
@@ -88,30 +88,37 @@ def compute(adj: Tensor, mask: Tensor, names: Sequence[str]) -> Tensor:
         [[1.0, 0.0], [2.0, 1.0], [1.0, 0.0]]
     """
     descriptor_names(names)
-    block = max(1, CACHED // (8 * MATRICES * max(1, adj.shape[1]) ** 2))
-    if len(adj) > block:
-        parts = zip(torch.split(adj, block), torch.split(mask, block), strict=True)
-        return torch.cat([compute(a, m, names) for a, m in parts])
     n = adj.shape[1]
-    a = torch.maximum(adj, adj.transpose(1, 2)).masked_fill(torch.eye(n, dtype=torch.bool, device=adj.device), 0.0)
+    eye = torch.eye(n, dtype=adj.dtype, device=adj.device)
+    a = torch.maximum(adj, adj.transpose(1, 2)) * (1 - eye)
     degree = a.sum(2)
     values: dict[str, Tensor] = {"degree": degree}
     if "clustering" in names:
-        values["clustering"] = _clustering(a, degree)
+        values["clustering"] = _in_parts(_clustering, a, degree)
     if "katz" in names:
-        values["katz"] = _katz(a, degree)
-    wanted = {"closeness", "harmonic", "betweenness"}.intersection(names)
-    if wanted:
+        values["katz"] = _in_parts(_katz, a, degree)
+    if not {"closeness", "harmonic", "betweenness"}.isdisjoint(names):
         with torch.no_grad():
-            values.update(_by_shortest_paths((a > 0.5).to(a.dtype), mask, "betweenness" in wanted))
+            whole = torch.gt(a, 0.5, out=torch.empty_like(a))
+            far = by_shortest_paths(whole, mask, "betweenness" in names)
+        values.update(zip(("closeness", "harmonic", "betweenness"), far.unbind(2), strict=True))
     columns = [values[name] if name in values else _one_degree(degree, name) for name in names]
     if not columns:
         return adj.new_zeros(*mask.shape, 0)
     return torch.stack(columns, 2) * mask[..., None]
 
 
+def _in_parts(measure: Callable[[Tensor, Tensor], Tensor], a: Tensor, degree: Tensor) -> Tensor:
+    parts = (torch.split(t, cached(a.shape[1])) for t in (a, degree))
+    return torch.cat([measure(*part) for part in zip(*parts, strict=True)])
+
+
 def _clustering(a: Tensor, degree: Tensor) -> Tensor:
-    closed = (torch.bmm(a, a) * a).sum(2)
+    # zeros and ones: single precision, which is faster, is as exact
+    plain = not a.requires_grad and torch.equal(a, a * a)
+    b = a.float() if plain else a
+    two = torch.bmm(b, b).to(a.dtype)
+    closed = (two * a).sum(2)
     pairs = degree * (degree - 1)
     return torch.where(pairs > 0, closed / torch.where(pairs > 0, pairs, torch.ones_like(pairs)), 0.0)
 
@@ -131,44 +138,6 @@ def _one_degree(degree: Tensor, name: str) -> Tensor:
         (degree.detach().round() == k - 1).to(degree.dtype) - (degree.detach().round() == k + 1).to(degree.dtype)
     ) / 2
     return is_k + slope * (degree - degree.detach()) if degree.requires_grad else is_k
-
-
-def _by_shortest_paths(a: Tensor, mask: Tensor, betweenness: bool) -> dict[str, Tensor]:
-    """Closeness, harmonic and betweenness centrality by one breadth-first search from all nodes at once.
-
-    Level by level, ``paths[l] = paths[l-1] A`` where nobody has been yet (Brandes 2001, as matrix products).
-    """
-    n = a.shape[1]
-    eye = torch.eye(n, dtype=a.dtype, device=a.device)
-    level = eye.expand_as(a)
-    paths = level.clone()  # numbers of shortest paths
-    distance = torch.where(level > 0, 0.0, torch.inf)
-    total, inverse, reached = (torch.zeros_like(mask, dtype=a.dtype) for _ in range(3))
-    deepest = 0
-    for far in range(1, n):
-        level = torch.bmm(level, a).masked_fill(paths > 0, 0.0)
-        new = level > 0
-        if not bool(new.any()):
-            break
-        deepest = far
-        count = new.sum(2).to(a.dtype)
-        total, inverse, reached = total + far * count, inverse + count / far, reached + count
-        paths += level
-        if betweenness:
-            distance.masked_fill_(new, float(far))
-    size = mask.sum(1, keepdim=True).to(a.dtype)
-    closeness = torch.where(total > 0, reached * reached / (total * (size - 1)).clamp(min=1e-300), 0.0)
-    found = {"closeness": closeness, "harmonic": inverse}
-    if betweenness:
-        # backwards: what depends on a node is shared among its predecessors by their numbers of paths
-        depends = torch.zeros_like(a)
-        through = torch.zeros_like(mask, dtype=a.dtype)
-        for far in range(deepest, 1, -1):
-            share = torch.where(distance == far, (1 + depends) / paths, 0.0)
-            depends = torch.where(distance == far - 1, paths * torch.bmm(share, a), 0.0)
-            through += depends.sum(1)
-        found["betweenness"] = through / ((size - 1) * (size - 2)).clamp(min=1.0)
-    return found
 
 
 def descriptor_columns(names: Sequence[str] = DESCRIPTORS) -> tuple[Column, ...]:

@@ -1,4 +1,4 @@
-"""Pictures of counterfactuals: added edges green, removed red and dashed, changed nodes ringed."""
+"""Pictures of counterfactuals: what is added green, what is removed red and dashed, what is changed orange."""
 
 from __future__ import annotations
 
@@ -87,8 +87,23 @@ def _legend(cfs: Sequence[Counterfactual]) -> list[Any]:
         Line2D([], [], color=REMOVED, lw=2.6, ls=DASHES, label="edge removed"),
         Line2D([], [], markerfacecolor=NODE, markeredgecolor=CHANGED, label="node changed", **ring),
         Line2D([], [], color=KEPT, lw=1.2, label="edge kept"),
+        *_rarer(cfs, ring),
         *([target] if any(cf.node is not None for cf in cfs) else []),
     ]
+
+
+def _rarer(cfs: Sequence[Counterfactual], ring: dict[str, Any]) -> list[Any]:
+    """Lines of the legend for edits that most pictures do not have."""
+    from matplotlib.lines import Line2D
+
+    found = []
+    if any(cf.edits.new_nodes for cf in cfs):
+        found.append(Line2D([], [], markerfacecolor=ADDED, markeredgecolor="#5b6b7b", label="node added", **ring))
+    if any(cf.edits.removed_nodes for cf in cfs):
+        found.append(Line2D([], [], markerfacecolor="white", markeredgecolor=REMOVED, label="node removed", **ring))
+    if any(cf.edits.attributes for cf in cfs):
+        found.append(Line2D([], [], color=CHANGED, lw=2.6, label="edge changed"))
+    return found
 
 
 def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
@@ -99,33 +114,43 @@ def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
     graph.add_edges_from((i, j) for i, j in zip(src, dst, strict=True) if i != j)
     if cf.node is not None:
         graph = graph.subgraph(_surroundings(graph, cf)).copy()
-    nodes = sorted(graph)
+    new = range(n, n + len(cf.edits.new_nodes))
     laid = graph.copy()
-    if cf.node is not None:  # the surroundings of both ends are a picture only together
-        laid.add_edges_from(cf.edits.added)
+    laid.add_nodes_from(new)
+    # the surroundings of both ends are a picture only together; a new node lies where it is bound
+    laid.add_edges_from(p for p in cf.edits.added if cf.node is not None or max(p) >= n)
     place = _layout(laid)
+    graph.add_nodes_from(new)
+    nodes = sorted(graph)
     removed, added = set(cf.edits.removed), set(cf.edits.added)
-    kept = [e for e in graph.edges if e not in removed and (cf.edits.directed or e[::-1] not in removed)]
+    changed = {e.pair for e in cf.edits.attributes}
+    drawn = removed | changed
+    kept = [e for e in graph.edges if e not in drawn and (cf.edits.directed or e[::-1] not in drawn)]
     graph.add_edges_from(added)
     dense = len(nodes) > 60
     size = (70 if dense else 130) if small else (110 if dense else 230)
     ringed, targets = {e.node for e in cf.edits.features}, set(cf.targets)
     common = {"ax": axes, "node_size": size}
     nx.draw_networkx_edges(graph, place, kept, edge_color=KEPT, width=0.5 if dense else 1.2, **common)
+    nx.draw_networkx_edges(graph, place, list(changed), edge_color=CHANGED, width=2.6, **common)
     nx.draw_networkx_edges(graph, place, list(removed), edge_color=REMOVED, width=2.6, style=DASHES, **common)
     nx.draw_networkx_edges(graph, place, list(added), edge_color=ADDED, width=2.6, **common)
-    nx.draw_networkx_nodes(
+    gone = set(cf.edits.removed_nodes)
+    circles = nx.draw_networkx_nodes(
         graph,
         place,
         nodes,
         ax=axes,
         node_size=[size * (2.2 if v in ringed and not dense else 1) for v in nodes],
-        node_color=[TARGET if v in targets else NODE for v in nodes],
-        edgecolors=[CHANGED if v in ringed else "#5b6b7b" for v in nodes],
-        linewidths=[2.4 if v in ringed else 0.7 for v in nodes],
+        node_color=[ADDED if v in new else "white" if v in gone else TARGET if v in targets else NODE for v in nodes],
+        edgecolors=[REMOVED if v in gone else CHANGED if v in ringed else "#5b6b7b" for v in nodes],
+        linewidths=[2.4 if v in ringed | gone else 0.7 for v in nodes],
     )
+    if gone:
+        circles.set_linestyle([DASHES if v in gone else "solid" for v in nodes])
     if not dense:
-        for some, colour in ((targets, "white"), (set(nodes) - targets, "black")):
+        light = targets | set(new)
+        for some, colour in ((light, "white"), (set(nodes) - light, "black")):
             labels = {v: _plain(text) for v, text in _labels(cf).items() if v in some}
             nx.draw_networkx_labels(graph, place, labels, font_size=6.5 if small else 9, font_color=colour, ax=axes)
     axes.set_title(_title(cf), fontsize=8 if small else 11)
@@ -135,8 +160,14 @@ def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
 
 def _surroundings(graph: nx.Graph, cf: Counterfactual) -> set[int]:
     """The targets, the ends of edits, and what lies within two hops of them, as far as a picture has room."""
-    inside = set(cf.targets) | {v for pair in (*cf.edits.added, *cf.edits.removed) for v in pair}
-    inside |= {e.node for e in cf.edits.features}
+    pairs = (*cf.edits.added, *cf.edits.removed, *(e.pair for e in cf.edits.attributes))
+    inside = {
+        *cf.targets,
+        *cf.edits.removed_nodes,
+        *(e.node for e in cf.edits.features),
+        *(v for p in pairs for v in p),
+    }
+    inside = {v for v in inside if v in graph}  # new nodes come later
     plain = graph.to_undirected(as_view=True)
     for _ in range(2):
         wider = inside | {u for v in inside for u in plain[v]}
@@ -147,7 +178,7 @@ def _surroundings(graph: nx.Graph, cf: Counterfactual) -> set[int]:
 
 
 def _layout(graph: nx.Graph) -> dict[int, Any]:
-    """Positions from the original graph alone, the same every time."""
+    """Positions from the original graph (and what is bound to new nodes) alone, the same every time."""
     plain = graph.to_undirected()
     if nx.is_connected(plain) and len(plain) <= 120:
         return dict(nx.kamada_kawai_layout(plain))
@@ -157,17 +188,22 @@ def _layout(graph: nx.Graph) -> dict[int, Any]:
 def _labels(cf: Counterfactual) -> dict[int, str]:
     """Atom symbols (or category names) where named columns are one-hot, node numbers otherwise."""
     x, schema = cf.original.x, cf.schema
-    numbers = {v: str(v) for v in range(int(x.shape[0]))}
+    n, gone = len(x), set(cf.edits.removed_nodes)
+    rows = torch.tensor(cf.edits.new_nodes, dtype=x.dtype).reshape(len(cf.edits.new_nodes), *x.shape[1:])
+    x = torch.cat([x, rows])
+    numbers = {v: str(v) for v in range(len(x))}
     named = [] if schema is None or x.dim() != 2 else [k for k, c in enumerate(schema.columns) if c.name]
     if schema is None or not named or not bool(_onehot(x[:, named]).all()):
         return numbers
     names = [schema.columns[k].name for k in named]
     old = x[:, named]
-    new = old if cf.data is None else cf.data.x[:, named]
+    new = old.clone()
+    if cf.data is not None:
+        new[[v for v in numbers if v not in gone]] = cf.data.x[:, named]
     labels = {}
     for v in numbers:
         before = names[int(old[v].argmax())]
-        if torch.equal(old[v], new[v]):
+        if v >= n or torch.equal(old[v], new[v]):
             labels[v] = before
         else:
             labels[v] = f"{before}→{names[int(new[v].argmax())] if bool(_onehot(new[v])) else '*'}"

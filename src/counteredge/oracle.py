@@ -260,13 +260,23 @@ class Oracle:
             return False
         return float(base.adj.sum() / base.mask.sum() / base.nodes) < 0.1
 
-    def relaxed(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, *, ranking: bool = False) -> Tensor:
+    def relaxed(
+        self,
+        base: GraphBatch,
+        row: Tensor,
+        adj: Tensor,
+        x: Tensor,
+        *,
+        ranking: bool = False,
+        detach_degree: bool = False,
+    ) -> Tensor:
         """Outputs with gradients to ``adj`` (where :meth:`way` is exact) and ``x``. Shapes as :meth:`logits`.
 
-        With ``ranking`` an approximate way has gradients to ``adj`` too; its values then are guesses as well.
+        With ``ranking`` an approximate way has gradients to ``adj`` too; its values then are guesses as well. With
+        ``detach_degree`` a dense twin sends no gradient through degrees.
         """
         with torch.enable_grad():
-            z = self._pass(base, row, adj, x, ranking or self.way(base).exact)
+            z = self._pass(base, row, adj, x, ranking or self.way(base).exact, detach_degree)
         ids = base.ids[row]
         if z.requires_grad:
             z.register_hook(lambda g: self._add(1, ids))  # type: ignore[no-untyped-call]
@@ -314,25 +324,33 @@ class Oracle:
     def _add(self, which: int, ids: Tensor) -> None:
         self.tally[which] += torch.bincount(ids.cpu(), minlength=self.tally.shape[1])
 
-    def _pass(self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, relaxed: bool) -> Tensor:
+    def _pass(
+        self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, relaxed: bool, detach_degree: bool = False
+    ) -> Tensor:
         if self.tally.shape[1]:
             self._add(0, base.ids[row])
-        return self._run(base, row, adj, x, self.way(base).relax if relaxed else None)
+        return self._run(base, row, adj, x, self.way(base).relax if relaxed else None, detach_degree)
 
     def _run(
-        self, base: GraphBatch, row: Tensor, adj: Tensor, x: Tensor, relax: DenseTwin | EdgeWeights | None
+        self,
+        base: GraphBatch,
+        row: Tensor,
+        adj: Tensor,
+        x: Tensor,
+        relax: DenseTwin | EdgeWeights | None,
+        detach_degree: bool = False,
     ) -> Tensor:
         """One uncounted pass: through a relaxation, or (``None``) on really edited graphs."""
         if not self.caller.takes_batch and len(row) > 1:
             each = (slice(k, k + 1) for k in range(len(row)))
-            return torch.cat([self._run(base, row[k], adj[k], x[k], relax) for k in each])
+            return torch.cat([self._run(base, row[k], adj[k], x[k], relax, detach_degree) for k in each])
         if self._follows is not None:
             x = refresh(adj, base.mask[row], x, *self._follows)
         if isinstance(relax, DenseTwin):
             inputs = relaxed_inputs(base, row, adj, x, edges=False)
             weighted = adj if base.unit else adj * base.weight[row]
             plain = adj if "edge_weight" in base.edge_keys else weighted
-            with relax.attached(weighted, plain, base.loops[row], base.mask[row]):
+            with relax.attached(weighted, plain, base.loops[row], base.mask[row], detach_degree=detach_degree):
                 out = self.caller(inputs, self.precision)
         elif isinstance(relax, EdgeWeights):
             inputs = relaxed_inputs(base, row, adj, x, edges=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from counteredge.data import content_key
-from counteredge.edits import EditSet, apply_all
+from counteredge.data import content_key, new_edge_values
+from counteredge.edits import EditSet, Pair, apply_all
 from counteredge.engine.exhaustive import edge_lower_bounds
 from counteredge.errors import InputError
 from counteredge.nodes import NodeOracle, Targets
@@ -118,7 +119,10 @@ def robustness(
     free = ~torch.eye(n, dtype=torch.bool)
     free = free if cf.edits.directed else free.triu(1)
     for i, j in (*cf.edits.added, *cf.edits.removed):
-        free[i, j] = False
+        if max(i, j) < n:  # pairs of new nodes are not drawn
+            free[i, j] = False
+    for node in cf.edits.removed_nodes:
+        free[node, :] = free[:, node] = False
     pairs = free.nonzero()
     if len(pairs) < edits:
         raise InputError(f"only {len(pairs)} pairs are left alone, {edits} cannot be drawn from them")
@@ -128,8 +132,20 @@ def robustness(
         drawn = pairs[torch.randperm(len(pairs), generator=generator)[:edits]]
         gone = present[drawn[:, 0], drawn[:, 1]]
         more, less = (tuple(map(tuple, drawn[which].tolist())) for which in (~gone, gone))
-        sets.append(EditSet(cf.edits.added + more, cf.edits.removed + less, cf.edits.features, cf.edits.directed))
+        sets.append(_and(cf, more, less))
     return float((_margins(model, cf, sets, options) < 0).double().mean())
+
+
+def _and(cf: Counterfactual, more: tuple[Pair, ...], less: tuple[Pair, ...]) -> EditSet:
+    """The edits and further edges, which get the attributes that a new edge has when nobody says otherwise."""
+    usual = {key: new_edge_values(key, cf.original[key], len(more)).tolist() for key, _ in cf.edits.values}
+    return replace(
+        cf.edits,
+        added=cf.edits.added + more,
+        removed=cf.edits.removed + less,
+        values=tuple((key, (*rows, *usual[key])) for key, rows in cf.edits.values),
+        attributes=tuple(e for e in cf.edits.attributes if e.pair not in less),
+    )
 
 
 def _margins(model: nn.Module, cf: Counterfactual, sets: Sequence[EditSet], options: dict[str, Any]) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Calls", "Counterfactual", "Prediction", "read_jsonl", "write_jsonl"]
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,8 @@ class Counterfactual:
             the graph's.
         collateral: Other nodes whose predicted label changes with the edits (node tasks).
         ball: How many nodes the search looked at (node tasks); the answer is checked on the full graph.
+        raw: How many edits the answer had before ``postprocess="shrink"``: of edges and nodes, and of features and
+            attributes of edges; ``None`` where no shrinking was asked for.
     """
 
     index: int
@@ -122,6 +124,7 @@ class Counterfactual:
     node: int | tuple[int, ...] | None = None
     collateral: tuple[int, ...] = ()
     ball: int | None = None
+    raw: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         # without such columns both are the same question
@@ -142,9 +145,12 @@ class Counterfactual:
 
     @property
     def edit_ratio(self) -> float:
-        """Edge edits over size, GED / (n + |E|), undirected edges once: the paper's sparsity; lower is better."""
+        """Structural edits over size, GED / (n + |E|), undirected edges once: the paper's sparsity; lower is better.
+
+        GED counts edges and nodes, added or removed.
+        """
         edges = len(pairs_of(self.original, directed=self.edits.directed))
-        return self.edits.edge_count / (len(self.original.x) + edges)
+        return self.edits.ged / (len(self.original.x) + edges)
 
     def __str__(self) -> str:
         head = f"Counterfactual of {self.subject} ({self.explainer}, {self.preset}): "
@@ -157,6 +163,8 @@ class Counterfactual:
         if len(shown) > 40:
             lines.append(f"  ... and {len(shown) - 40} more")
         count = f"{len(self.edits)} edit{'s' if len(self.edits) != 1 else ''}"
+        if self.raw is not None:
+            count += f" ({sum(self.raw)} before shrinking)"
         minimal = {True: ", one-minimal", False: ", not minimal", None: ""}[self.minimal]
         proofs = {2: ", no single edge flip suffices (enumerated)", 3: ", no two edge flips suffice (enumerated)"}
         proof = proofs.get(self.certified_lower_bound or 0, "")
@@ -169,7 +177,7 @@ class Counterfactual:
     __repr__ = __str__
 
     def draw(self, path: str | Path | None = None) -> Figure:
-        """Picture of the original with its edits: added green, removed red and dashed, changed nodes ringed.
+        """Picture of the original with its edits: added green, removed red and dashed, changed ones orange.
 
         Args:
             path: Where to save it (png, svg, pdf); nothing is written when ``None``.
@@ -215,12 +223,15 @@ class Counterfactual:
             "node": list(self.node) if isinstance(self.node, tuple) else self.node,
             "collateral": list(self.collateral),
             "ball": self.ball,
+            "raw": None if self.raw is None else list(self.raw),
             "calls": vars(self.calls),
             "relaxation": self.relaxation,
             "schema": None if self.schema is None else self.schema.to_dict(),
             "label_names": list(self.label_names),
             "original": _graph_to_dict(self.original),
         }
+        if self.schema is not None and self.schema.edge_names:
+            out["edge_names"] = list(self.schema.edge_names)
         if timings:
             out["seconds"] = self.seconds
         return out
@@ -254,7 +265,9 @@ class Counterfactual:
         edits = EditSet.from_dict(value["edits"])
         calls = value["calls"]
         schema = None if value["schema"] is None else FeatureSchema.from_dict(value["schema"])
-        structural, node = value.get("structural"), value.get("node")
+        if schema is not None:
+            schema = replace(schema, edge_names=tuple(value.get("edge_names", ())))
+        structural, node, raw = value.get("structural"), value.get("node"), value.get("raw")
         return cls(
             index=value["index"],
             original=original,
@@ -282,6 +295,7 @@ class Counterfactual:
             node=tuple(node) if isinstance(node, list) else node,
             collateral=tuple(value.get("collateral", ())),
             ball=value.get("ball"),
+            raw=None if raw is None else (int(raw[0]), int(raw[1])),
         )
 
     @classmethod

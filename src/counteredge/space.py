@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -32,6 +32,7 @@ class EditSpace:
         features: Allow feature edits.
         schema: Meaning of the columns; read off the given graphs when ``None``.
         directed: Edit single arcs (``True``) or undirected pairs (``False``); as each graph is when ``None``.
+        nodes: Allow nodes to come and go, with the few methods that do so (C2Explainer, MEG).
         frozen_nodes: Nodes whose features and incident edges stay: indices for every graph, or a function
             ``data -> indices``.
         frozen_edges: Pairs (present or absent) that stay: ``[(i, j), ...]``, or a function ``data -> pairs``.
@@ -67,6 +68,7 @@ class EditSpace:
     features: bool = True
     schema: FeatureSchema | None = None
     directed: bool | None = None
+    nodes: bool = True
     frozen_nodes: Sequence[int] | PerGraph = ()
     frozen_edges: Sequence[Pair] | PerGraph = ()
     frozen_features: Sequence[int] = ()
@@ -116,6 +118,25 @@ class EditSpace:
             raise InputError(f"edits={edits!r} is unknown; use 'edges', 'features', 'both' or an EditSpace")
         return names[edits]
 
+    def only(self, *, add_edges: bool = True, remove_edges: bool = True, features: bool = True) -> EditSpace:
+        """The space without some kinds of edits, for methods that cannot make them.
+
+        Args:
+            add_edges: ``False`` takes insertions out.
+            remove_edges: ``False`` takes deletions out.
+            features: ``False`` takes feature edits out.
+
+        Example:
+            >>> EditSpace().only(features=False) == EditSpace.of("edges")
+            True
+        """
+        return replace(
+            self,
+            add_edges=self.add_edges and add_edges,
+            remove_edges=self.remove_edges and remove_edges,
+            features=self.features and features,
+        )
+
     def edge_policy(self, schema: FeatureSchema) -> NewEdges:
         """What inserted edges get: ``new_edges``, or single bonds where chemistry is asked for."""
         return new_bonds(schema, self.new_edges) if self.chemistry else self.new_edges
@@ -135,7 +156,6 @@ class EditSpace:
         like = batch.adj
         flip = batch.mask[:, :, None] & batch.mask[:, None, :]
         flip &= ~torch.eye(batch.nodes, dtype=torch.bool, device=like.device)
-        flip &= torch.where(like > 0, torch.tensor(self.remove_edges), torch.tensor(self.add_edges))
         nodes = batch.mask.clone()
         if any(callable(kind) or len(kind) for kind in (self.frozen_nodes, self.frozen_edges)):
             for b, g in enumerate(batch.graphs):
@@ -156,6 +176,8 @@ class EditSpace:
         if not bool((gamma.abs() <= 1).all()):
             raise InputError("gamma must lie in [-1, 1]")
         flip &= gamma > -1
+        within = flip.clone()
+        flip &= torch.where(like > 0, torch.tensor(self.remove_edges), torch.tensor(self.add_edges))
         cost = cost / (1 + gamma).clamp(min=1e-12)
         columns = torch.ones(width, dtype=torch.bool, device=like.device)
         columns[schema.indices("fixed", "structural")] = False
@@ -189,6 +211,10 @@ class EditSpace:
             keep_connected=self.keep_connected,
             max_degree=self.max_degree,
             chemistry=chemistry,
+            nodes=self.nodes and self.add_edges and self.allowed_pairs is None,
+            within=within,
+            free=nodes,
+            ways=(self.add_edges, self.remove_edges, self.nodes and self.allowed_pairs is None),
         )
 
     def _free(self, schema: FeatureSchema, other: str) -> Tensor:
@@ -269,9 +295,14 @@ class Allowed:
         rise, fall: Columns whose numbers may go up, and down.
         keep_connected, max_degree: See :class:`EditSpace`.
         chemistry: Judges answers as molecules; ``None`` when they need not be any.
+        nodes: Whether nodes may come and go.
+        within: Pairs that are not frozen, whether edges may be added and removed or not.
+        free: Nodes that are not frozen.
+        ways: Whether edges may be added, edges removed, and nodes removed.
 
     Shapes:
-        flip, cost, gamma: ``(B, n, n)``; features: ``(B, n, f)``; feature_cost, rise, fall: ``(f,)``.
+        flip, cost, gamma, within: ``(B, n, n)``; free: ``(B, n)``; features: ``(B, n, f)``; feature_cost, rise,
+        fall: ``(f,)``.
     """
 
     flip: Tensor
@@ -282,9 +313,13 @@ class Allowed:
     schema: FeatureSchema
     rise: Tensor
     fall: Tensor
+    within: Tensor
+    free: Tensor
+    ways: tuple[bool, bool, bool]
     keep_connected: bool = False
     max_degree: int | None = None
     chemistry: Chemistry | None = None
+    nodes: bool = False
 
     def legal(
         self, batch: GraphBatch, row: Tensor, adj: Tensor, x: Tensor | None = None, among: Tensor | None = None

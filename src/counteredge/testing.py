@@ -224,7 +224,8 @@ class ExplainerContract:
                 continue
             old, new = cf.original, cf.data
             assert torch.equal(old.x[0], new.x[0])
-            assert torch.equal(old.x[:, 3], new.x[:, 3])
+            stayed = [v for v in range(len(old.x)) if v not in cf.edits.removed_nodes]
+            assert torch.equal(old.x[stayed, 3], new.x[: len(stayed), 3])
             touched = {frozenset(p) for p in (*cf.edits.added, *cf.edits.removed)}
             assert not any(0 in p for p in touched)
             assert not touched & {frozenset((1, 2)), frozenset((2, 3))}
@@ -245,7 +246,7 @@ class ExplainerContract:
                 old, new = cf.original, cf.data
                 assert cf.edits.directed == directed
                 assert directed or not is_directed(new)
-                assert new.num_nodes == old.num_nodes
+                assert new.num_nodes == old.num_nodes + len(cf.edits.new_nodes) - len(cf.edits.removed_nodes)
                 assert (new.x.dtype, new.edge_index.dtype) == (old.x.dtype, old.edge_index.dtype)
                 assert new.tag == old.tag
                 loops = [(g.edge_index[0] == g.edge_index[1]).nonzero().numel() for g in (old, new)]

@@ -133,6 +133,44 @@ def test_shrink_is_one_minimal(seed, count):
         assert all(len(e) <= c for e, c in zip(answers(search), cost, strict=True))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_shrink_of_many_edits_is_one_minimal(seed, monkeypatch):
+    """Edits that work against the flip are among them: without these, others that were needed are superfluous."""
+    monkeypatch.setattr("counteredge.engine.shrink.SINGLES", 2)
+    monkeypatch.setattr("counteredge.engine.shrink.MANY", 3)
+    monkeypatch.setattr("counteredge.engine.shrink.LARGE", 2)
+    g = torch.Generator().manual_seed(seed)
+    graphs = [empty(n) for n in (5, 7, 8)]
+    weight = symmetric(torch.randn(8, 8, generator=g))
+    complete = weight[:5, :5].triu(1).sum(), weight[:7, :7].triu(1).sum(), weight.triu(1).sum()
+    # all pairs together are more than is needed
+    oracle = Oracle(CountsEdges(weight + (1 - min(complete) / 10).clamp(min=0) * (1 - torch.eye(8)), 0.5))
+    with oracle.session(graphs):
+        search = search_of(oracle, graphs)
+        real = search.base.mask[:, :, None] & search.base.mask[:, None, :]
+        adj = real.double() * (1 - torch.eye(8).double())
+        shrink(search, take(search, adj))
+        assert_one_minimal(search)
+        together = [len(e) for e in answers(search)]
+    for graph, size in zip(graphs, together, strict=True):
+        with oracle.session([graph]):
+            search = search_of(oracle, [graph])
+            n = len(graph.x)
+            shrink(search, take(search, (1 - torch.eye(n).double())[None]))
+            assert [len(e) for e in answers(search)] == [size]
+
+
+def test_shrink_of_many_edits_asks_about_each_a_few_times():
+    """All 780 pairs are inserted, most are needed: it is not asked about all of them after every success."""
+    weight = symmetric(torch.rand(40, 40, generator=torch.Generator().manual_seed(0)) + 0.1)
+    oracle = Oracle(CountsEdges(weight, float(weight.triu(1).sum()) * 0.7))
+    with oracle.session([empty(40)]):
+        search = search_of(oracle, [empty(40)])
+        shrink(search, take(search, (1 - torch.eye(40).double())[None]))
+        assert_one_minimal(search)
+        assert int(oracle.forward_calls[0]) < 780 * 4
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10_000))
 def test_shrink_of_edges_features_and_numbers(seed):

@@ -40,7 +40,7 @@ class TestPaperShrunk(ExplainerContract):
     minimal = True
 
     def make(self, **options):
-        return ce.XPlore("paper", features="gating", shrink=True, **options)
+        return ce.XPlore("paper", features="gating", postprocess="shrink", **options)
 
 
 class TestApproximate(TestMinimal):

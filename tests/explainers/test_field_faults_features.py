@@ -116,14 +116,14 @@ def test_dice_441_edges_of_a_frozen_node_are_frozen(node):
     assert all(node not in pair and 5 not in pair for pair in cf.edits.added)
 
 
-@pytest.mark.parametrize("shrink", [False, True])
-def test_dice_106_bounds_on_some_columns_only(shrink):
+@pytest.mark.parametrize("postprocess", [None, "shrink"])
+def test_dice_106_bounds_on_some_columns_only(postprocess):
     g = s6()
     inferred = ce.FeatureSchema.infer([g.x])
     tight = replace(inferred.columns[2], lo=-0.25, hi=0.25)
     schema = ce.FeatureSchema((*inferred.columns[:2], tight, inferred.columns[3]))
     space = ce.EditSpace(schema=schema, add_edges=False, remove_edges=False)
-    cf = solve(near(Net(), g, to=1.0), g, edits=space, explainer=ce.XPlore(shrink=shrink))
+    cf = solve(near(Net(), g, to=1.0), g, edits=space, explainer=ce.XPlore(postprocess=postprocess))
     changed = cf.data.x != g.x
     assert changed.any()
     for k, column in enumerate(schema.columns):

@@ -32,7 +32,7 @@ from naive import (
 )
 from torch_geometric.data import Data
 
-from counteredge.edits import EditSet, FeatureEdit
+from counteredge.edits import AttributeEdit, EditSet, FeatureEdit
 from counteredge.embedders import EMBEDDERS, get_embedders
 from counteredge.metrics import METRICS, CosineSimilarity, aggregate, cosine, evaluate, exact_ged, plausibility
 from counteredge.schema import Column, FeatureSchema
@@ -183,6 +183,70 @@ def test_node_difference_counts():
     assert found["ged"].mean == ged(cf) == 3
     assert found["edit_ratio"].mean == 3 / 5
     assert found["sparsity_cfgnn"].mean == 1 - 3 / 2
+
+
+def node_edits():
+    """A path of three with a bond to a new node in place of its last one, and another bond type."""
+    graph = bare(3, (0, 1), (1, 2))
+    graph.edge_attr = torch.tensor([[1.0, 0.0]] * 2 + [[0.0, 1.0]] * 2)
+    upgrade = AttributeEdit((0, 1), "edge_attr", (1.0, 0.0), (0.0, 1.0))
+    edits = EditSet(
+        added=((0, 3),),
+        removed=((1, 2),),
+        new_nodes=((0.0,) * graph.x.shape[1],),
+        removed_nodes=(2,),
+        attributes=(upgrade,),
+        nodes=3,
+    )
+    return graph, edits
+
+
+def test_edits_of_nodes_and_attributes():
+    graph, edits = node_edits()
+    cf = counterfactual(graph, edits)
+    assert cf.data.num_nodes == 3  # as many as before, and yet two node edits
+    found = evaluate([cf], ged_timeout=5, **PLAIN)
+    assert found["ged"].mean == cf.edits.ged == 4
+    assert found["edit_ratio"].mean == cf.edit_ratio == 4 / 5
+    assert found["sparsity_cfgnn"].mean == 1 - 4 / 2
+    assert found["feature_edits"].mean == found["feature_l1"].mean == 1
+    assert found["ged_exact"].mean == 0  # a path again
+    assert found["cosine_similarity"].mean == pytest.approx(1)
+    assert found["validity_structural"].mean == 1
+    assert found["pyg_fid_plus"].count == 0
+
+
+def test_removed_edges_of_removed_nodes_are_no_explanation_by_edges():
+    graph = bare(3, (0, 1), (1, 2))
+    gone = EditSet(removed=((1, 2),), removed_nodes=(2,))
+    model = Waves()
+    found = evaluate(
+        [counterfactual(graph, gone), counterfactual(graph, EditSet(removed=((1, 2),)))], model=model, **PLAIN
+    )
+    assert [math.isnan(v) for v in found.values["pyg_fid_plus"].tolist()] == [True, False]
+    assert [math.isnan(v) for v in found.values["pyg_fid_minus"].tolist()] == [True, False]
+
+
+def test_numbers_of_edges_are_in_ranges():
+    graph = bare(3, (0, 1), (1, 2))
+    graph.edge_weight = torch.tensor([1.0, 1.0, 5.0, 5.0])
+    change = AttributeEdit((0, 1), "edge_weight", 1.0, 2.0)
+    found = evaluate([counterfactual(graph, EditSet(attributes=(change,)))], **PLAIN)
+    assert found["feature_l1"].mean == 0.25
+    assert found["ged"].mean == 0
+    assert found["validity_structural"].mean == 0
+    graph.edge_weight = torch.ones(4)
+    found = evaluate([counterfactual(graph, EditSet(attributes=(change,)))], **PLAIN)
+    assert found["feature_l1"].mean == 1
+
+
+def test_controls_of_edits_of_nodes_keep_the_nodes():
+    cfs = of([node_edits()])
+    figures = evaluate(cfs, embedders=["LDP"], rounds=20).controls
+    assert figures["random"]["ged"].mean == 2  # as many pairs as the answer edits
+    assert figures["empty"]["ged"].mean == 2
+    assert figures["complete"]["ged"].mean == 1
+    assert all(f["feature_edits"].mean == 0 for f in figures.values())
 
 
 def test_without_a_schema_every_column_is_one():

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import torch_geometric
+from torch_geometric.data import Data
 from tqdm import tqdm
 
 from counteredge.cache import write_atomic
 from counteredge.datasets import GraphDataset, load
 from counteredge.draw import gallery
 from counteredge.errors import InputError
-from counteredge.explainers import get_explainer
+from counteredge.explainers import Explainer, Trained, explainer_class, get_explainer
 from counteredge.metrics import Evaluation, evaluate
 from counteredge.models import TrainedModel, oracle_for
 from counteredge.results import Counterfactual, read_jsonl, write_jsonl
@@ -37,28 +39,34 @@ class RunSpec:
     Args:
         dataset: Name in the dataset registry.
         explainer: Name in the explainer registry.
-        preset: The explainer's preset.
+        preset: The explainer's mode (XPlore: its preset); its first one when ``None``.
         features: Variant of the ``paper`` preset (``"gating"``, ``"freedom"``), else ``None``.
         edits: ``"edges"``, ``"features"`` or ``"both"``.
         structural: Of the edit space: ``"refreshed"``, ``"frozen"``, or ``None`` for what the preset does.
         seed: Of the oracle's training and of the explainer.
         chemistry: Of the edit space: ``"valence"``, or ``None``.
+        options: Further options of the explainer by name, as JSON values.
     """
 
     dataset: str
     explainer: str = "xplore"
-    preset: str = "minimal"
+    preset: str | None = None
     features: str | None = None
     edits: str = "both"
     structural: Literal["refreshed", "frozen"] | None = None
     seed: int = 0
     chemistry: Literal["valence"] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.preset != "paper":
+        if self.preset is None:
+            object.__setattr__(self, "preset", explainer_class(self.explainer).modes[0])
+        if self.explainer != "xplore" and self.features is not None:
+            raise InputError(f"features {self.features} is a variant of xplore, {self.explainer} has none")
+        if self.explainer != "xplore" or self.preset == "minimal":
             return
         if self.features is None and self.edits == "features":
-            raise InputError("preset paper without features edits edges only: choose features gating or freedom")
+            raise InputError(f"preset {self.preset} without features edits edges: choose features gating or freedom")
         if self.features is not None and self.edits == "edges":
             raise InputError(f"features {self.features} with edits edges would edit no feature: choose edits both")
         if self.features is None:
@@ -112,8 +120,8 @@ def run_explain(
         InputError: When the folder holds another run, or the options do not fit together.
         DataError: When the dataset cannot be found.
     """
-    explainer = get_explainer(spec.explainer, preset=spec.preset, seed=spec.seed, features=spec.features)
-    EditSpace.of(spec.edits)
+    explainer = _made(spec)
+    space = replace(EditSpace.of(spec.edits), structural=spec.structural, chemistry=spec.chemistry)
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -128,6 +136,11 @@ def run_explain(
     say(f"Training the oracle for {dataset.name}, or reading it from the cache")
     # always trained on the whole dataset, whatever the limit
     oracle = oracle_for(whole.name, whole.graphs, whole.num_classes, seed=spec.seed, progress=progress)
+    learnt = [whole.graphs[i] for i in oracle.split["train"]]
+    space = replace(space, schema=whole.schema.as_numbers() if explainer.plain_numbers else whole.schema)
+    if isinstance(explainer, Trained):
+        say(f"Fitting {spec.explainer} on {len(learnt)} graphs, or reading it from {folder}")
+        explainer = _fitted(explainer, oracle, learnt, space, folder / "explainer.safetensors", progress)
     file = folder / "counterfactuals.jsonl"
     done = _finished(file)
     todo = [i for i in range(len(dataset)) if i not in done]
@@ -137,8 +150,7 @@ def run_explain(
     with tqdm(total=len(todo), desc=spec.explainer, unit="graph", disable=not progress) as bar:
         for start in range(0, len(todo), CHUNK):
             part = todo[start : start + CHUNK]
-            space = replace(EditSpace.of(spec.edits), structural=spec.structural, chemistry=spec.chemistry)
-            batch = _explain_part(explainer, oracle, dataset, part, space)
+            batch = _explain_part(explainer, oracle, dataset, part, space, learnt)
             write_jsonl(file, batch, append=True)
             done.update({cf.index: cf for cf in batch})
             bar.update(len(part))
@@ -154,15 +166,42 @@ def run_explain(
     return RunResult(cfs, summary, figures, files, resumed)
 
 
+def _made(spec: RunSpec) -> Explainer:
+    """The explainer that a spec describes."""
+    own = {} if spec.features is None else {"features": spec.features}
+    for name in ("mode", "preset", "seed", "features"):
+        if name in spec.options:
+            raise InputError(f"option {name}= has a place of its own in a run, it is not among options")
+    try:
+        return get_explainer(spec.explainer, mode=spec.preset, seed=spec.seed, **own, **spec.options)
+    except TypeError as e:
+        taken = ", ".join(n for n in inspect.signature(explainer_class(spec.explainer)).parameters)
+        raise InputError(f"{spec.explainer} does not take these options ({e}); it takes: {taken}") from e
+
+
+def _fitted(
+    explainer: Trained, oracle: TrainedModel, learnt: list[Data], space: EditSpace, file: Path, progress: bool
+) -> Trained:
+    """The explainer after its fit, which an earlier run may have done."""
+    if file.exists():
+        return type(explainer).load(file)
+    explainer.fit(oracle.model, learnt, edits=space, progress=progress or False)
+    explainer.save(file)
+    return explainer
+
+
 def _explain_part(
-    explainer: Any, oracle: TrainedModel, dataset: GraphDataset, part: list[int], space: EditSpace
+    explainer: Explainer,
+    oracle: TrainedModel,
+    dataset: GraphDataset,
+    part: list[int],
+    space: EditSpace,
+    learnt: list[Data],
 ) -> list[Counterfactual]:
-    # the schema is the dataset's, so a graph's answer does not depend on which others share its part; the paper's
-    # variants treat every column as a plain number
-    schema = dataset.schema.as_numbers() if explainer.preset == "paper" else dataset.schema
-    space = replace(space, schema=schema)
+    # the schema is the dataset's, so a graph's answer does not depend on which others share its part
+    references = learnt if explainer.needs_references else None
     batch: list[Counterfactual] = explainer.explain(
-        oracle.model, [dataset[i] for i in part], edits=space, progress=False
+        oracle.model, [dataset[i] for i in part], edits=space, references=references, progress=False
     )
     for i, cf in zip(part, batch, strict=True):
         cf.index, cf.label_names = i, dataset.label_names
@@ -213,6 +252,7 @@ def _summary(
         "explainer": spec.explainer,
         "preset": spec.preset,
         "features": spec.features,
+        "options": spec.options,
         "edits": spec.edits,
         "structural": cfs[0].structural if cfs else spec.structural,
         "chemistry": spec.chemistry,

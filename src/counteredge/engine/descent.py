@@ -1,6 +1,6 @@
-"""Mask descent: gradient steps on edge and feature variables, the best discrete iterate kept.
+"""Mask descent on all pairs and features through straight-through estimators, the best discrete iterate kept.
 
-One loop serves the published XPlore (Algorithm 1) and the escalation of the default preset; they differ in their
+The published XPlore (Algorithm 1) and the escalation of the default preset; they differ in their
 :class:`DescentOptions`.
 """
 
@@ -20,10 +20,11 @@ from counteredge.engine.masks import (
     additive_features,
     additive_start,
     adjacency,
+    bounded,
     gated,
-    straight_through,
 )
 from counteredge.engine.moves import State
+from counteredge.engine.optimise import Masks, Schedule, Step, optimise
 from counteredge.engine.search import Search
 from counteredge.errors import InputError
 
@@ -78,25 +79,70 @@ class DescentOptions:
         return 0.5 if self.box else 0.0
 
 
-def _start(search: Search, rows: Tensor, options: DescentOptions, seed: int, restart: int) -> tuple[Tensor, Tensor]:
-    base = search.base
-    graphs = tuple(base.graphs[r] for r in rows.tolist())
-    device = base.adj.device
-    a, x = base.adj[rows], base.x[rows]
-    draw = noise_like(graphs, base.nodes, None, seed, 2 * restart).to(device)
-    gamma = search.moves.allowed.gamma[rows]
-    if options.at_input:
-        # noise and prior may bring a pair near its threshold, never across it
-        shift = (options.noise * draw + gamma * (1 - a)).clamp(-0.24, 0.24)
-        p = options.threshold + 0.5 * (a - 0.5) + shift
-    else:
-        p = a + options.noise * draw + gamma
-    if options.box:
-        p = p.clamp(0, 1)
-    if options.features == "additive":
-        draw = noise_like(graphs, base.nodes, x.shape[2], seed, 2 * restart + 1).to(device)
-        return p, additive_start(x, search.moves) + options.noise * draw.clamp(-2, 2) * 0.5
-    return p, torch.ones_like(x, dtype=torch.float64)
+class _Descent(Masks):
+    """P on all pairs and N (or X itself) on the features; the forward pass is the discrete graph's own."""
+
+    def __init__(self, search: Search, rows: Tensor, options: DescentOptions, seed: int, restart: int) -> None:
+        super().__init__(search, rows)
+        self.options = options
+        p, v = self._start(seed, restart)
+        self.leaves = [t.clone().requires_grad_() for t in ((p,) if options.features is None else (p, v))]
+
+    def _start(self, seed: int, restart: int) -> tuple[Tensor, Tensor]:
+        base, options, a, x = self.search.base, self.options, self.a, self.x
+        graphs = tuple(base.graphs[r] for r in self.rows.tolist())
+        draw = noise_like(graphs, base.nodes, None, seed, 2 * restart).to(a.device)
+        gamma = self.search.moves.allowed.gamma[self.rows]
+        if options.at_input:
+            # noise and prior may bring a pair near its threshold, never across it
+            shift = (options.noise * draw + gamma * (1 - a)).clamp(-0.24, 0.24)
+            p = options.threshold + 0.5 * (a - 0.5) + shift
+        else:
+            p = a + options.noise * draw + gamma
+        if options.box:
+            p = p.clamp(0, 1)
+        if options.features == "additive":
+            draw = noise_like(graphs, base.nodes, x.shape[2], seed, 2 * restart + 1).to(a.device)
+            return p, additive_start(x, self.search.moves) + options.noise * draw.clamp(-2, 2) * 0.5
+        return p, torch.ones_like(x, dtype=torch.float64)
+
+    def step(self, t: int) -> Step:
+        search, options = self.search, self.options
+        moves, decision = search.moves, search.oracle.decision
+        a, x = self.a, self.x
+        heat = options.temperature * options.anneal ** (t / max(1, options.iterations - 1))
+        p = self.mirrored(self.leaves[0])
+        soft = adjacency(p, threshold=options.threshold, surrogate=options.surrogate, temperature=heat)
+        a_hat = torch.where(self.flip, soft, a)
+        x_hat = self._features()
+        z = search.oracle.relaxed(search.base, self.rows, a_hat, x_hat)
+        margin = decision.margins(z, self.y0)
+        gamma = moves.allowed.gamma[self.rows]
+        weight = 1 / (1 + gamma).clamp(min=1e-6) if options.gamma_weights else 1.0
+        distance = (weight * (a - a_hat).abs()).flatten(1).sum(1) + (x - x_hat).abs().flatten(1).sum(1)
+        state = State(self.rows, a_hat.detach(), x_hat.detach())
+        valid = (margin < -search.oracle.tolerance(z)).detach()
+        valid = valid & search.legal(state, valid)
+        if options.loss == "ce":
+            prediction = -(~valid).to(z.dtype) * decision.prediction_loss(z, self.y0)
+        else:
+            prediction = (margin + 1e-3).clamp(min=0)
+        prediction = prediction + search.oracle.soft_loss()
+        cost = moves.costs(state) if options.at_input else distance.detach()
+        return Step(prediction + options.beta * distance, state, valid, cost)
+
+    def project(self) -> None:
+        if self.options.box:
+            self.leaves[0].clamp_(0, 1)
+
+    def _features(self) -> Tensor:
+        options, x, moves = self.options, self.x, self.search.moves
+        if options.features is None:
+            return x
+        v = self.leaves[1]
+        if options.features == "additive":
+            return additive_features(v, x, self.editable, moves)
+        return bounded(gated(v, x, self.editable, options.features), x, self.editable, moves)
 
 
 def descend(
@@ -122,81 +168,8 @@ def descend(
         stage: Name under which answers are recorded.
         tick: Called after each step.
     """
-    fits = search.affordable(rows, torch.full_like(rows, options.iterations))
-    rows = rows[fits]
-    step = search.oracle.chunk(search.base, gradients=True)
-    for k in range(0, len(rows), step):
-        _descend_part(search, rows[k : k + step], options, seed, restart, stage, tick)
-
-
-def _descend_part(
-    search: Search,
-    rows: Tensor,
-    options: DescentOptions,
-    seed: int,
-    restart: int,
-    stage: str,
-    tick: Callable[[], None],
-) -> None:
-    base, moves = search.base, search.moves
-    if not base.x.is_floating_point():
+    if not search.base.x.is_floating_point():
         options = replace(options, features=None)  # indices and counts have no slope to follow
-    a, x, y0 = base.adj[rows], base.x[rows], search.y0[rows]
-    flip, editable = moves.allowed.flip[rows], moves.allowed.features[rows]
-    p, v = (t.clone().requires_grad_() for t in _start(search, rows, options, seed, restart))
-    leaves = [p] if options.features is None else [p, v]
-    make = torch.optim.Adam if options.optimizer == "adam" else torch.optim.SGD
-    optimizer = make(leaves, lr=options.alpha)
-    weight = 1 / (1 + moves.allowed.gamma[rows]).clamp(min=1e-6) if options.gamma_weights else 1.0
-    best = torch.full((len(rows),), float("inf"), dtype=torch.float64)
-    kept = State(rows, a.clone(), x.clone())
-    for t in range(options.iterations):
-        if search.late():
-            search.stopped[rows] = True
-            break
-        heat = options.temperature * options.anneal ** (t / max(1, options.iterations - 1))
-        soft = adjacency(p, moves, threshold=options.threshold, surrogate=options.surrogate, temperature=heat)
-        a_hat = torch.where(flip, soft, a)
-        x_hat = _features(v, x, editable, search, options)
-        z = search.oracle.relaxed(base, rows, a_hat, x_hat)
-        margin = search.oracle.decision.margins(z, y0)
-        distance = (weight * (a - a_hat).abs()).flatten(1).sum(1) + (x - x_hat).abs().flatten(1).sum(1)
-        state = State(rows, a_hat.detach(), x_hat.detach())
-        valid = (margin < -search.oracle.tolerance(z)).detach()
-        valid = valid & search.legal(state, valid)
-        cost = moves.costs(state) if options.at_input else distance.detach()
-        closer = (valid & (cost <= best)).nonzero().flatten()
-        best[closer] = cost[closer]
-        kept.adj[closer], kept.x[closer] = state.adj[closer], state.x[closer]
-        if options.loss == "ce":
-            prediction = -(~valid).to(z.dtype) * search.oracle.decision.prediction_loss(z, y0)
-        else:
-            prediction = (margin + 1e-3).clamp(min=0)
-        prediction = prediction + search.oracle.soft_loss()
-        optimizer.zero_grad(set_to_none=True)
-        grads = torch.autograd.grad((prediction + options.beta * distance).sum(), leaves, allow_unused=True)
-        for leaf, grad in zip(leaves, grads, strict=True):
-            leaf.grad = torch.zeros_like(leaf) if grad is None else grad.nan_to_num(0, 0, 0)
-        optimizer.step()
-        if options.box:
-            with torch.no_grad():
-                p.clamp_(0, 1)
-        tick()
-    found = torch.isfinite(best).nonzero().flatten()
-    # features are returned in the user's own dtype: judge what is returned
-    kept.x = kept.x.to(base.graphs[0].x.dtype).to(kept.x.dtype)
-    found = found[search.improves(kept[found])]
-    agreed = found[search.confirm(kept[found])]
-    search.accept(kept[agreed], stage)
-
-
-def _features(v: Tensor, x: Tensor, editable: Tensor, search: Search, options: DescentOptions) -> Tensor:
-    if options.features is None:
-        return x
-    if options.features == "additive":
-        return additive_features(v, x, editable, search.moves)
-    out = gated(v, x, editable, options.features)
-    lo, hi = search.moves.lo.to(x.dtype), search.moves.hi.to(x.dtype)
-    inside = torch.maximum(torch.minimum(out, hi), lo)
-    stepped = straight_through(inside, search.moves.directed_from(search.moves.on_grid(inside), x))
-    return torch.where(editable, stepped, out)
+    schedule = Schedule(options.iterations, options.alpha, options.optimizer, later=True)
+    make = lambda at: _Descent(search, rows[at], options, seed, restart)  # noqa: E731
+    optimise(search, rows, make, schedule, stage=stage, tick=tick)

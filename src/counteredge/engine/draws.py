@@ -8,7 +8,12 @@ from torch_geometric.data import Data
 
 from counteredge.data import content_key
 
-__all__ = ["noise_like"]
+__all__ = ["generator_of", "noise_like", "uniform_like"]
+
+
+def generator_of(data: Data, seed: int, number: int = 0) -> torch.Generator:
+    """The generator of a graph's draws, seeded by (seed, content); another one for each number."""
+    return torch.Generator().manual_seed((content_key(data) ^ (seed * 1_000_003 + number)) & (2**63 - 1))
 
 
 def noise_like(graphs: tuple[Data, ...], nodes: int, width: int | None, seed: int, restart: int) -> Tensor:
@@ -18,8 +23,13 @@ def noise_like(graphs: tuple[Data, ...], nodes: int, width: int | None, seed: in
     """
     out = torch.zeros(len(graphs), nodes, nodes if width is None else width, dtype=torch.float64)
     for b, g in enumerate(graphs):
-        generator = torch.Generator().manual_seed((content_key(g) ^ (seed * 1_000_003 + restart)) & (2**63 - 1))
+        generator = generator_of(g, seed, restart)
         n = int(g.x.shape[0])
         columns = n if width is None else width
         out[b, :n, :columns] = torch.randn(n, columns, generator=generator, dtype=torch.float64)
     return out
+
+
+def uniform_like(graphs: tuple[Data, ...], nodes: int, width: int | None, seed: int, restart: int) -> Tensor:
+    """Draws of ``U(-1, 1)``, as :func:`noise_like` otherwise."""
+    return torch.erf(noise_like(graphs, nodes, width, seed, restart) / 2**0.5)

@@ -93,11 +93,12 @@ def _flipping(search: Search, rows: Tensor, ends: Iterator[State], options: Endp
     """Those of the endpoints that are flips, the ``keep`` with fewest edits of each graph."""
     nothing = torch.zeros(0, dtype=torch.long)
     held = State.start(search.base, nothing)
+    later = int(search.oracle.way(search.base).ranks)  # one pass with gradients, once it is known where to
     for end in ends:
         known = torch.isin(end.row, rows) & search.moves.changed(end).any(1)
         end = end[known.nonzero().flatten()]
         graphs, counts = torch.unique(end.row, return_counts=True)
-        fits = torch.isin(end.row, graphs[search.affordable(graphs, counts)])
+        fits = torch.isin(end.row, graphs[search.affordable(graphs, counts + later)])
         end = end[fits.nonzero().flatten()]
         if not len(end):
             continue

@@ -16,7 +16,7 @@ from counteredge.engine.draws import noise_like
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search, best_in_group
 
-__all__ = ["BeamOptions", "beam_search", "first_of_equals", "try_pairs"]
+__all__ = ["BeamOptions", "Tried", "beam_search", "first_of_equals", "try_pairs"]
 
 
 WARM = 4  # level from which on a fall of the margin can be told
@@ -94,7 +94,7 @@ def _beam(search: Search, rows: Tensor, options: BeamOptions, per_state: int) ->
                 break
         if not way.ranks:
             score = _mixed(search, front, score, looks[-1])
-        tried = _Tried(search, front, score, looks[-1], options)
+        tried = Tried(search, front, score, looks[-1], options)
         for before, until in zip((0, *looks), looks, strict=False):
             tried.look(before, until)
             tried.settle(f"greedy-{level}")
@@ -136,7 +136,7 @@ def _payable(search: Search, front: State, per_state: int) -> State:
     return front[torch.isin(front.row, graphs[fits])]
 
 
-class _Tried:
+class Tried:
     """The moves tried from one front, with their exact margins.
 
     Args:

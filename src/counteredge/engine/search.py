@@ -104,10 +104,17 @@ class Search:
         self.state = State.start(base)
         self.stage = ["none"] * size
         self.answers: dict[int, tuple[EditSet, Data]] = {}
+        self.outside = torch.zeros(size, dtype=torch.bool)  # answers that ``state`` cannot hold: nodes came or went
+        self.raw: dict[int, tuple[int, int]] = {}  # edge and feature edits before they were made fewer
         # graphs that the user gave as examples of what is wished, and what the model says of them
         self.references: tuple[Sequence[Data], Tensor] = ((), before[:0])
         # equal numbers must stay equal whatever else is in the batch: ranking is done on this grid
         self.grid = 1e-9 if oracle.precision == torch.float64 else 1e-4
+
+    def open_rows(self, rows: Tensor | None = None) -> Tensor:
+        """Graphs that still want an answer, of all or of some, ``(R,)``."""
+        left = ~self.solved & ~self.stopped & ~self.exhausted
+        return left.nonzero().flatten() if rows is None else rows[left[rows]]
 
     # -- evaluation --------------------------------------------------------------------------------------------------
 
@@ -168,9 +175,13 @@ class Search:
 
         return self._in_parts(len(which), make)
 
-    def try_undos(self, s: State, which: Tensor, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Margins and flips after units went back to the original. ``units``: ``(K, units)`` boolean."""
-        return self._in_parts(len(which), lambda part: self.moves.undo(s[which[part]], units[part]))
+    def try_undos(self, s: State, which: Tensor, units: Tensor | Callable[[slice], Tensor]) -> tuple[Tensor, Tensor]:
+        """Margins and flips after units went back to the original.
+
+        ``units``: ``(K, units)`` boolean, or what gives some of these rows, so that they are not held all at once.
+        """
+        rows = units if callable(units) else units.__getitem__
+        return self._in_parts(len(which), lambda part: self.moves.undo(s[which[part]], rows(part)))
 
     def _in_lists(self, s: State, which: Tensor, move: Tensor) -> tuple[Tensor, Tensor]:
         """:meth:`try_moves` for large sparse graphs: a candidate is its state's edge list with one pair flipped."""
@@ -282,6 +293,51 @@ class Search:
             if agreed[k]:
                 self.answers[r] = edits[k], data[k]
         return agreed
+
+    def settle(self, s: State, stage: str) -> None:
+        """Confirm the candidates that better what their graphs have, and record those that hold."""
+        better = self.improves(s)
+        agreed = better[self.confirm(s[better])]
+        self.accept(s[agreed], stage)
+
+    def settle_edits(self, found: dict[int, EditSet], stage: str) -> Tensor:
+        """The same for edits that a state cannot hold, because nodes come, go, or edges change their attributes.
+
+        Args:
+            found: By row, a candidate.
+            stage: Name under which answers are recorded.
+
+        Returns:
+            Rows that have an answer now.
+        """
+        rows = torch.tensor(list(found), dtype=torch.long)
+        if not found:
+            return rows
+        data = apply_all(list(found.values()), [self.base.graphs[r] for r in found], self.oracle.follows)
+        z = self.oracle.predict(data, self.base.ids[rows].tolist())
+        agreed = self.oracle.decision.flips(z, self.y0[rows])
+        for k, r in enumerate(found):
+            if agreed[k]:
+                self.answers[r] = found[r], data[k]
+        rows = rows[agreed]
+        fresh = int((~self.solved[rows]).sum())
+        self.solved[rows] = self.outside[rows] = True
+        self.oracle.mark_valid(self.base.ids[rows])
+        for r in rows.tolist():
+            self.stage[r] = stage
+        self.on_done(fresh)
+        return rows
+
+    def note_raw(self) -> None:
+        """Remember how large the answers are now."""
+        rows = self.solved.nonzero().flatten()
+        changed = self.moves.changed(State(rows, self.state.adj[rows], self.state.x[rows]))
+        pairs, entries = changed[:, : self.moves.pairs].sum(1), changed[:, self.moves.pairs :].sum(1)
+        self.raw = dict(zip(rows.tolist(), zip(pairs.tolist(), entries.tolist(), strict=True), strict=True))
+        for r in (self.solved & self.outside).nonzero().flatten().tolist():
+            edits = self.answers[r][0]
+            rest = edits.feature_count + edits.attribute_count
+            self.raw[r] = len(edits) - rest, rest
 
     def improves(self, s: State) -> Tensor:
         """Indices of the states whose graph has no answer yet, or a dearer one."""

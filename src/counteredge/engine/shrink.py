@@ -6,10 +6,13 @@ numbers finally move back towards their old value as far as the flip survives. A
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from counteredge.edits import apply_all
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search, best_in_group
 
@@ -17,6 +20,7 @@ __all__ = ["shrink", "shrink_for_real"]
 
 SINGLES = 24  # from this many edits down, every single undo is tried at once and the best is taken
 MANY = 128  # above so many, several chunks at a time may go
+LARGE = 32  # of many edits, the finest chunks tried before each edit alone
 BISECTIONS = 12
 UNDONE_AT_ONCE = 64  # edited graphs that the untouched model is asked about together
 
@@ -28,6 +32,8 @@ def shrink(search: Search, rows: Tensor) -> None:
         search: A batch with answers.
         rows: Which graphs, ``(R,)``.
     """
+    _shrink_outside(search, rows[search.outside[rows]])
+    rows = rows[~search.outside[rows]]
     before = State(rows, search.state.adj[rows].clone(), search.state.x[rows].clone())
     close = _remove_edits(search, rows)
     # smaller numbers may have made another edit superfluous
@@ -53,6 +59,7 @@ def shrink_for_real(search: Search, rows: Tensor) -> None:
         search: A batch with answers, already shrunk by search passes.
         rows: Which graphs, ``(R,)``.
     """
+    rows = rows[~search.outside[rows]]
     moves, active = search.moves, rows
     while len(active):
         s = State(active, search.state.adj[active], search.state.x[active])
@@ -82,85 +89,135 @@ def shrink_for_real(search: Search, rows: Tensor) -> None:
     search.confirm(State(rows, search.state.adj[rows], search.state.x[rows]))
 
 
+def _shrink_outside(search: Search, rows: Tensor) -> None:
+    """Undo single edits of answers that no state holds, the least missed first, as the untouched model allows."""
+    for row in rows.tolist():
+        while len(edits := search.answers[row][0]) > 1:
+            fewer = [edits.without(k) for k in range(len(edits))]
+            count = torch.tensor([len(fewer)])
+            if not bool(search.affordable(torch.tensor([row]), count)[0]):
+                break
+            data = apply_all(fewer, [search.base.graphs[row]] * len(fewer), search.oracle.follows)
+            z = search.oracle.predict(data, [int(search.base.ids[row])] * len(fewer))
+            y0 = search.y0[row : row + 1].expand(len(fewer), *search.y0.shape[1:])
+            margin = search.oracle.decision.margins(z, y0)
+            best = int(margin.argmin())
+            if not bool(search.oracle.decision.flips(z[best : best + 1], y0[:1])[0]):
+                break
+            search.answers[row] = fewer[best], data[best]
+
+
 def _remove_edits(search: Search, rows: Tensor) -> Tensor:
-    """Undo edits in place; returns the graphs where rounding decides whether one more may go."""
+    """Undo edits in place; returns the graphs where rounding decides whether one more may go.
+
+    Of many edits only large chunks are tried before each one alone, and of those that may go as many as may go together
+    are undone. Whether one that is needed has become superfluous is asked when no other may go any more.
+    """
     active = rows
     close = [rows[:0]]
     parts = torch.full((len(rows),), 2, dtype=torch.long)
+    needed = torch.zeros(len(rows), search.moves.unit_count, dtype=torch.bool)  # when they were asked about
     while len(active):
         s = State(active, search.state.adj[active], search.state.x[active])
         changed = search.moves.changed(s)
-        count = changed.sum(1)
-        single = count <= SINGLES
+        total = changed.sum(1)
+        many = total > MANY
+        needed &= (many & (changed & ~needed).any(1))[:, None]
+        asked = changed & ~needed
+        count = asked.sum(1)
+        single = (total <= SINGLES) | (many & (parts > LARGE))
         parts = torch.where(single, count, torch.minimum(parts, count))
-        alive = count > 1
-        unions = torch.log2(parts.clamp(min=1).double()).floor().long()
-        alive &= search.affordable(active, torch.where(alive, parts + torch.where(count > MANY, unions, 0), 0))
+        alive = total > 1
+        unions = 2 * torch.log2(parts.clamp(min=1).double()).ceil().long()
+        alive &= search.affordable(active, torch.where(alive, parts + torch.where(many, unions, 0), 0))
         keep = alive.nonzero().flatten()
-        active, parts, single, count, changed = (
-            active[keep],
-            parts[keep],
-            single[keep],
-            count[keep],
-            changed[keep],
+        active, parts, total, many, needed, asked, count = (
+            t[keep] for t in (active, parts, total, many, needed, asked, count)
         )
         if not len(active):
             return torch.cat(close)
         s = s[keep]
-        which, units = _chunks(changed, count, parts)
-        margin, flip = search.try_undos(s, which, units)
+        chunks = _Chunks.of(asked, count, parts)
+        which = chunks.which
+        margin, flip = search.try_undos(s, which, chunks.units)
         hit = flip.nonzero().flatten()
         hit = hit[best_in_group(which[hit], [search.snap(margin[hit])], keep=len(hit))]
-        gone, improved = _union(search, s, which[hit], units[hit], count > MANY)
+        gone, may_go = _union(search, s, chunks, hit, many)
         smaller = search.moves.undo(s, gone)
         search.state.adj[smaller.row], search.state.x[smaller.row] = smaller.adj, smaller.x
         # no chunk could go: look at finer ones; no single edit could go: one-minimal, done
-        finished = ~improved & (parts >= count)
+        improved, alone = may_go.any(1), parts >= count
+        finished = ~improved & alone & (count == total)
         near = torch.zeros_like(finished)
         near[which[margin == 0]] = True
         close.append(active[finished & near])
+        needed = (needed | (asked & ~may_go)) & (many & alone & improved)[:, None]
         left = (count - gone.sum(1)).clamp(min=1)
         rest = torch.minimum((parts * left + count - 1) // count, parts - 1).clamp(min=2)
         parts = torch.where(improved, rest, (2 * parts).clamp(max=count))
-        active, parts = active[~finished], parts[~finished]
+        parts = torch.where(many & alone, LARGE + 1, parts)
+        active, parts, needed = active[~finished], parts[~finished], needed[~finished]
     return torch.cat(close)
 
 
-def _union(search: Search, s: State, which: Tensor, units: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
-    """What is undone of each state: of the chunks that may go, the first, or the first 2, 4, 8, ... if these all may.
+@dataclass
+class _Chunks:
+    """Each state's edits in chunks of neighbours.
+
+    Attributes:
+        which: The state of each chunk, sorted.
+        number: The chunk's number in its state.
+        chunk: The chunk of each unit, -1 of none.
 
     Shapes:
-        which: ``(K,)``, sorted, the chunk that is missed least first; units: ``(K, units)``; many: ``(S,)``, states of
-        which more than one chunk may go; returns ``(S, units)`` and, whether there was any, ``(S,)``.
+        which, number: ``(K,)``; chunk: ``(S, units)``.
     """
-    rank = torch.arange(len(which)) - torch.searchsorted(which, which, side="left")
+
+    which: Tensor
+    number: Tensor
+    chunk: Tensor
+
+    @staticmethod
+    def of(edits: Tensor, count: Tensor, parts: Tensor) -> _Chunks:
+        """The ``count`` edits of each state in ``parts`` chunks. ``edits``: ``(S, units)``; others: ``(S,)``."""
+        place = edits.long().cumsum(1) - 1
+        chunk = torch.where(edits, place * parts[:, None] // count[:, None].clamp(min=1), -1)
+        which = torch.repeat_interleave(torch.arange(len(parts)), parts)
+        return _Chunks(which, torch.arange(len(which)) - (parts.cumsum(0) - parts)[which], chunk)
+
+    def units(self, part: slice) -> Tensor:
+        """The units of some chunks, one row each."""
+        return self.chunk[self.which[part]] == self.number[part, None]
+
+
+def _union(search: Search, s: State, chunks: _Chunks, hit: Tensor, many: Tensor) -> tuple[Tensor, Tensor]:
+    """What is undone of each state: of the chunks that may go alone, the first, or as many as may go together.
+
+    How many these are is found by doubling, then bisection.
+
+    Args:
+        search: The batch.
+        s: The states.
+        chunks: Their chunks.
+        hit: Which of them may go, by state, the one that is missed least first.
+        many: States of which more than one chunk may go.
+
+    Shapes:
+        hit: ``(H,)``; many: ``(S,)``; returns two ``(S, units)``, what is undone and what may go alone.
+    """
+    which = chunks.which[hit]
     count = torch.bincount(which, minlength=len(s))
-    gone = torch.zeros(len(s), units.shape[1], dtype=torch.bool)
-    gone[which[rank == 0]] = units[rank == 0]
-    size, at = 2, (many & (count > 1)).nonzero().flatten()
-    while len(at):
-        more = torch.zeros(len(s), units.shape[1], dtype=torch.long)
-        more.index_add_(0, which[rank < size], units[rank < size].long())
-        _, flip = search.try_undos(s, at, more[at] > 0)
-        good = at[flip.nonzero().flatten()]
-        gone[good] = more[good] > 0
-        # where so many may not go, more will not either
-        at = good[count[good] > size]
-        size *= 2
-    return gone, count > 0
-
-
-def _chunks(changed: Tensor, count: Tensor, parts: Tensor) -> tuple[Tensor, Tensor]:
-    """Split each state's changed units into ``parts`` chunks of neighbours.
-
-    Shapes:
-        changed: ``(S, units)``; count, parts: ``(S,)``; returns ``(K,)`` owners and ``(K, units)`` masks.
-    """
-    position = changed.long().cumsum(1) - 1
-    chunk = torch.where(changed, position * parts[:, None] // count[:, None], torch.full_like(position, -1))
-    which = torch.repeat_interleave(torch.arange(len(parts)), parts)
-    number = torch.arange(len(which)) - (parts.cumsum(0) - parts)[which]
-    return which, chunk[which] == number[:, None]
+    nowhere = len(hit)
+    rank = torch.full((len(s), int(chunks.number.max()) + 2), nowhere)
+    rank[which, chunks.number[hit]] = torch.arange(len(which)) - torch.searchsorted(which, which, side="left")
+    place = rank.gather(1, chunks.chunk % rank.shape[1])  # of -1, the last, nowhere
+    most, over = count.clamp(max=1), torch.where(many, count + 1, 2)
+    while len(at := (over - most > 1).logical_and(count > 1).nonzero().flatten()):
+        size = torch.minimum(2 * most, (most + over) // 2)[at]
+        _, flip = search.try_undos(s, at, place[at] < size[:, None])
+        most[at] = torch.where(flip, size, most[at])
+        over[at] = torch.where(flip, over[at], size)
+    return place < most[:, None], place < nowhere
 
 
 def _approach_numbers(search: Search, rows: Tensor) -> Tensor:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +15,13 @@ from tqdm import tqdm
 
 from counteredge.data import as_graph_list, check_graph
 from counteredge.decision import Desired, Task
-from counteredge.descriptors import refreshed
 from counteredge.engine.search import Budget, Search
-from counteredge.errors import InputError
+from counteredge.engine.shrink import shrink, shrink_for_real
+from counteredge.errors import CapabilityError, InputError, unknown
 from counteredge.explainers.harness import Harness
+from counteredge.explainers.opening import Asking, Opened, opened
 from counteredge.graphs import GraphBatch, buckets
-from counteredge.nodes import NodeOracle, Targets, localised
+from counteredge.nodes import NodeOracle
 from counteredge.oracle import Oracle
 from counteredge.results import Counterfactual
 from counteredge.schema import FeatureSchema
@@ -37,21 +38,44 @@ class Explainer:
     answer makes ``found``.
 
     Args:
+        mode: How the method is to behave: ``"paper"``, what its equations say (default); ``"reference"``, with the
+            quirks of the authors' public code; ``"improved"``, with the repairs that we recommend;
+            ``"legacy_gretel"``, as published comparisons ran it. Not every method has all of them.
         seed: Of every random draw; same seed, same answer, alone or in a batch.
+        postprocess: ``"shrink"`` undoes edits until the answer is one-minimal, whatever the method; the size before is
+            kept in ``cf.raw``. ``None`` leaves answers as the method gives them.
         memory: Bytes that one batched pass may take.
     """
 
     name: ClassVar[str] = ""
+    modes: ClassVar[tuple[str, ...]] = ("paper",)
     preset: str = "default"
     takes_references: bool = False
+    needs_references: bool = False
+    plain_numbers: bool = False  # reads every column as a number without bounds, as XPlore's published variants do
+    needs_gradients: bool = False  # exact ones, with respect to edges
+    looks_far: bool = True  # in node tasks: adds edges to nodes outside of the target's ball
     copies: int = 8  # edited versions of a graph that the method holds at once; bounds the batch
 
-    def __init__(self, *, seed: int = 0, memory: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        *,
+        mode: str | None = None,
+        seed: int = 0,
+        postprocess: Literal["shrink"] | None = None,
+        memory: int = 1 << 30,
+    ) -> None:
+        mode = self.modes[0] if mode is None else mode
+        if mode not in self.modes:
+            raise unknown(f"mode of {type(self).__name__}", mode, self.modes)
         if not isinstance(seed, int) or seed < 0:
             raise InputError(f"seed must be a whole number >= 0, got {seed!r}")
+        if postprocess not in (None, "shrink"):
+            raise InputError(f"postprocess={postprocess!r} is unknown; use 'shrink', or None")
         if memory < 1 << 20:
             raise InputError(f"memory={memory} bytes is less than one MiB")
-        self.seed = seed
+        self.mode = self.preset = mode
+        self.seed, self.postprocess = seed, postprocess
         self.memory = memory
 
     # -- for methods to fill in --------------------------------------------------------------------------------------
@@ -76,7 +100,10 @@ class Explainer:
 
     def parameters(self) -> dict[str, Any]:
         """The method's options, for the record."""
-        return {}
+        return {"postprocess": self.postprocess} if self.postprocess else {}
+
+    def _ready(self, oracle: Oracle, schema: FeatureSchema) -> None:
+        """Refuse what the method cannot explain, before anything is searched."""
 
     def describe_failure(self, search: Search) -> str:
         """Why a graph can stay without an answer although no budget ran out."""
@@ -176,59 +203,39 @@ class Explainer:
         items, single = as_graph_list(graphs)
         if not items:
             return []
-        space = self._space(EditSpace.of(edits))
-        known = getattr(graphs, "schema", None)
-        given: dict[str, Any] = {"forward_fn": forward_fn, "output_fn": output_fn, "task": task, "desired": desired}
-        options = {**given, "memory": self.memory, "relaxation": relaxation}
-        oracle: Oracle
-        full_space = space
-        if node is None:
-            oracle = Oracle(model, **options)
-        else:
-            if references is not None:
-                raise InputError("references= are whole graphs for graph-level models; they do not go with node=")
-            if not isinstance(model, nn.Module):
-                raise InputError("node= needs a torch.nn.Module, a function predicts whole graphs")
-            targets, oracle = _node_task(model, items, node, keep_others, options)
-            if not targets.groups:
-                return []
-            single, space = targets.single, localised(space, items[0])
         if not isinstance(k, int) or k < 1 or not 0 <= max_overlap <= 1:
             raise InputError(f"k must be a whole number >= 1 and max_overlap lie in [0, 1], got {k=}, {max_overlap=}")
+        if node is not None and references is not None:
+            raise InputError("references= are whole graphs for graph-level models; they do not go with node=")
+        space = self._space(EditSpace.of(edits))
         budget = budget or Budget()
         deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
+        names = tuple(getattr(graphs, "label_names", ()))
+        asking = Asking(desired, task, node, keep_others, forward_fn, output_fn, relaxation, self.looks_far)
         found: dict[int, list[Counterfactual]] = {}
-        # gradients are needed here even when the caller has switched them off
-        with ExitStack() as opened:
-            for switch in (torch.inference_mode(False), torch.enable_grad()):
-                opened.enter_context(switch)
-            schema = space.schema or (known if isinstance(known, FeatureSchema) else None)
-            work = items
-            if isinstance(oracle, NodeOracle):
-                whole = schema is not None and bool(schema.derived) and space.structural != "frozen"
-                work = oracle.prepare(full_space, whole=whole)
-            bar = opened.enter_context(_bar(len(work), type(self).__name__, progress))
-            opened.enter_context(oracle.session(work))
-            schema = schema or self._schema(items, space)
-            _check_derived(items, schema)
-            if space.structural != "frozen":
-                oracle.follow(schema, items[0].x.dtype)
-            names = tuple(getattr(graphs, "label_names", ()))
-            known_ends = self._references(oracle, references, schema)
-            asked = _Asked(space, schema, budget, deadline, k, max_overlap, names, known_ends)
-            for base in buckets(
-                work,
-                memory=self.memory,
-                copies=self.copies,
-                directed=space.directed,
-                new_edges=space.edge_policy(schema),
-            ):
-                for cf in self._batch(oracle, base, asked, bar):
-                    cf = oracle.finish(cf) if isinstance(oracle, NodeOracle) else cf
-                    found.setdefault(cf.index, []).append(cf)
-        ranked = [sorted(found[i], key=lambda cf: len(cf.edits)) for i in range(len(work))]
+        known = _known_schema(graphs)
+        with opened(model, items, space, asking, memory=self.memory, known=known, read=self._schema) as work:
+            oracle, single = work.oracle, work.single or (single and node is None)
+            if not work.graphs:
+                return []
+            self._ready(oracle, work.schema)
+            known_ends = self._references(oracle, references, work.schema)
+            asked = _Asked(work.space, work.schema, budget, deadline, k, max_overlap, names, known_ends)
+            with _bar(len(work.graphs), type(self).__name__, progress) as bar:
+                for base in self._buckets(work):
+                    for cf in self._batch(oracle, base, asked, bar):
+                        cf = oracle.finish(cf) if isinstance(oracle, NodeOracle) else cf
+                        found.setdefault(cf.index, []).append(cf)
+        ranked = [sorted(found[i], key=lambda cf: len(cf.edits)) for i in range(len(found))]
         results: list[Any] = ranked if k > 1 else [answers[0] for answers in ranked]
         return results[0] if single else results
+
+    def _buckets(self, work: Opened) -> Iterator[GraphBatch]:
+        """The graphs in batches of like size that fit into memory."""
+        policy = work.space.edge_policy(work.schema)
+        return buckets(
+            work.graphs, memory=self.memory, copies=self.copies, directed=work.space.directed, new_edges=policy
+        )
 
     def _batch(self, oracle: Oracle, base: GraphBatch, asked: _Asked, bar: tqdm[Any]) -> Iterator[Counterfactual]:
         """The answers of a batch, up to ``k`` a graph; a graph without any gives the result that says why."""
@@ -245,7 +252,9 @@ class Explainer:
             search.stopped |= oracle.decision.flips(z, search.y0) | ~torch.isfinite(z).all(1) | fixed
             if turn:
                 search.stopped |= ~earlier[-1].any(1)
-            self._search(search)
+            self._search_checked(search)
+            if self.postprocess == "shrink":
+                _shrink(search)
             oracle.charge_bypassed(base.ids)
             tick(int((~search.solved).sum()))
             for cf in Harness(self, oracle, search, asked.budget, asked.names).results():
@@ -255,6 +264,24 @@ class Explainer:
             earlier.append(search.moves.changed(search.state) & search.solved[:, None])
             if not bool(search.solved.any()):
                 return
+
+    def _search_checked(self, search: Search) -> None:
+        if self.needs_gradients and not search.oracle.way(search.base).exact and bool(search.moves.flip.any()):
+            raise CapabilityError(
+                f"{type(self).__name__} in mode {self.mode!r} needs gradients with respect to edges, and no relaxed "
+                "pass is exact for this model (max aggregation and pooling between layers have none); XPlore's preset "
+                "'minimal', 'greedy' and 'irand' search it without them"
+            )
+        self._search(search)
+
+
+def _shrink(search: Search) -> None:
+    """Make all answers one-minimal; how large they were is noted."""
+    search.note_raw()
+    rows = search.solved.nonzero().flatten()
+    shrink(search, rows)
+    if search.oracle.partial:
+        shrink_for_real(search, search.solved.nonzero().flatten())
 
 
 @dataclass(frozen=True)
@@ -271,35 +298,10 @@ class _Asked:
     references: tuple[Sequence[Data], Tensor] | None = None
 
 
-def _check_derived(graphs: Sequence[Data], schema: FeatureSchema) -> None:
-    """Columns that are said to follow from the edges must do so on the graphs as given."""
-    if schema.width != (1 if graphs[0].x.dim() == 1 else graphs[0].x.shape[1]):
-        return  # said when the edit space is spelled out
-    if not schema.derived:
-        return
-    at = list(schema.derived)
-    given, due = (torch.cat([g.x[:, at] for g in some]).double() for some in (graphs, refreshed(graphs, schema)))
-    wrong = ((given - due).abs() > 1e-4 * due.abs().clamp(min=1.0)).nonzero()
-    if len(wrong):
-        row, k = wrong[0].tolist()
-        first = torch.tensor([0, *(len(g.x) for g in graphs)]).cumsum(0)
-        i = int((first <= row).sum()) - 1
-        raise InputError(
-            f"graph {i}: column {at[k]} is said to be {schema.columns[at[k]].derived!r}, but at node "
-            f"{row - int(first[i])} it is {float(given[row, k]):g} where the edges give {float(due[row, k]):g}; "
-            "correct it (see counteredge.descriptors), or describe the column as continuous or fixed"
-        )
-
-
-def _node_task(
-    model: nn.Module, graphs: Sequence[Data], node: Any, keep_others: float, options: dict[str, Any]
-) -> tuple[Targets, NodeOracle]:
-    if len(graphs) != 1:
-        raise InputError(f"node= explains nodes of one graph, {len(graphs)} graphs were given")
-    (data,) = graphs
-    check_graph(data, "the graph")
-    targets = Targets.of(node, len(data.x))
-    return targets, NodeOracle(model, data, targets, keep_others=keep_others, **options)
+def _known_schema(graphs: Any) -> FeatureSchema | None:
+    """The schema of a dataset that has one."""
+    known = getattr(graphs, "schema", None)
+    return known if isinstance(known, FeatureSchema) else None
 
 
 def _silent(count: int) -> None:

@@ -125,6 +125,7 @@ class Harness:
             schema=search.moves.allowed.schema,
             structural=self._structural(),
             label_names=self.names,
+            raw=search.raw.get(row) if found else None,
         )
 
     def _legal(self, answers: Sequence[tuple[int, EditSet]]) -> list[bool]:
@@ -133,7 +134,13 @@ class Harness:
             return [True] * len(answers)
         rows = torch.tensor([r for r, _ in answers])
         state = State.start(self.search.base, rows)
-        for k, (_, edits) in enumerate(answers):
+        legal = torch.ones(len(rows), dtype=torch.bool)
+        for k, (row, edits) in enumerate(answers):
+            if self.search.outside[row]:  # methods that change nodes take no limits on whole graphs
+                most = self.budget.edges, self.budget.features
+                parts = edits.edge_count + edits.node_count, edits.feature_count + edits.attribute_count
+                legal[k] = all(m is None or part <= m for m, part in zip(most, parts, strict=True))
+                continue
             for pairs, value in ((edits.added, 1.0), (edits.removed, 0.0)):
                 for i, j in pairs:
                     state.adj[k, i, j] = value
@@ -141,7 +148,7 @@ class Harness:
                         state.adj[k, j, i] = value
             for e in edits.features:
                 state.x[k, e.node, list(e.columns)] = torch.tensor(e.new, dtype=state.x.dtype)
-        return self.search.legal(state).tolist()
+        return (legal & (self.search.legal(state) | self.search.outside[rows])).tolist()
 
     def _structural(self) -> Literal["refreshed", "frozen"] | None:
         if self.oracle.follows:

@@ -17,9 +17,9 @@ from counteredge.engine.greedy import BeamOptions, beam_search, try_pairs
 from counteredge.engine.leaps import LeapOptions, leap
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search
-from counteredge.engine.shrink import shrink, shrink_for_real
-from counteredge.errors import CapabilityError, InputError
+from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
+from counteredge.explainers.legacy import LegacyOptions, run_legacy
 from counteredge.schema import FeatureSchema
 from counteredge.space import EditSpace
 
@@ -71,7 +71,10 @@ class XPlore(Explainer):
         temperature: Of the sigmoid.
         anneal: Factor by which the temperature grows over the run.
         gamma_weights: Distance weights ``1 / (1 + gamma)`` (App. A.4); gamma itself belongs to the edit space.
-        shrink: Make answers one-minimal; on for ``minimal``, off for ``paper`` when ``None``.
+        mode: What other explainers call their presets: ``"minimal"``, ``"paper"``, or ``"legacy_gretel"``: the paper's
+            variants as the code behind the published tables ran them, without the model's gradient (see
+            :mod:`counteredge.explainers.legacy`).
+        postprocess: ``"shrink"`` makes answers one-minimal, ``None`` does not; ``"auto"`` does for ``minimal``.
         memory: Bytes that one batched pass may take.
 
     Example:
@@ -88,11 +91,13 @@ class XPlore(Explainer):
     """
 
     name: ClassVar[str] = "xplore"
+    modes: ClassVar[tuple[str, ...]] = ("minimal", "paper", "legacy_gretel")
 
     def __init__(
         self,
         preset: Literal["minimal", "paper"] = "minimal",
         *,
+        mode: Literal["minimal", "paper", "legacy_gretel"] | None = None,
         seed: int = 0,
         width: int = 8,
         per_state: int = 32,
@@ -111,12 +116,18 @@ class XPlore(Explainer):
         temperature: float = 5.0,
         anneal: float = 1.0,
         gamma_weights: bool = False,
-        shrink: bool | None = None,
+        postprocess: Literal["auto", "shrink"] | None = "auto",
         memory: int = 1 << 30,
     ) -> None:
-        super().__init__(seed=seed, memory=memory)
         if preset not in ("minimal", "paper"):
             raise InputError(f"preset={preset!r} is unknown; use 'minimal' or 'paper'")
+        if mode in ("minimal", "paper"):  # the word that all explainers have for it
+            preset = mode
+        elif mode == "legacy_gretel":
+            preset = "paper"
+        if postprocess == "auto":
+            postprocess = "shrink" if preset == "minimal" else None
+        super().__init__(mode=mode or preset, seed=seed, postprocess=postprocess, memory=memory)
         if certify not in (0, 1, 2):
             raise InputError(f"certify={certify!r}: enumeration is offered for 1 or 2 edge flips (0 is off)")
         if features not in (None, "gating", "freedom"):
@@ -141,14 +152,16 @@ class XPlore(Explainer):
             "gamma_weights": gamma_weights,
         }
         _refuse_dead_options(preset, given)
-        self.preset = preset
+        self.variant = preset
+        self.plain_numbers = preset == "paper"
+        self.needs_gradients = preset == "paper" and mode != "legacy_gretel"
         self.takes_references = preset == "minimal"
         self.beam = BeamOptions(every=every, width=width, per_state=per_state, depth=depth)
         # the beam keeps four candidates a place before it removes equals, and ranks all moves of each place
         self.copies = 8 * width if preset == "minimal" else 16
         self.restarts, self.certify = restarts, certify
         self.endpoints, self.exhaust = endpoints, exhaust
-        self.shrink = preset == "minimal" if shrink is None else shrink
+        self.paper_features = features
         self.descent = DescentOptions(
             iterations=iterations,
             alpha=alpha,
@@ -163,20 +176,20 @@ class XPlore(Explainer):
 
     def parameters(self) -> dict[str, Any]:
         """The options of the chosen preset."""
-        if self.preset == "paper":
-            return {**asdict(self.descent), "shrink": self.shrink}
+        if self.variant == "paper":
+            return {**asdict(self.descent), **super().parameters()}
         return {
             **asdict(self.beam),
             "restarts": self.restarts,
             "endpoints": self.endpoints,
             "exhaust": self.exhaust,
             "certify": self.certify,
-            "shrink": self.shrink,
+            **super().parameters(),
         }
 
     def describe_failure(self, search: Search) -> str:
         """What was tried in vain."""
-        if self.preset == "paper":
+        if self.variant == "paper":
             return f"none of the {self.descent.iterations} iterates was a counterfactual"
         depth = 2 if search.oracle.decision.flat else self.beam.depth
         descents = f", nor in {self.restarts} mask descents" if self.restarts and _descends(search) else ""
@@ -184,48 +197,43 @@ class XPlore(Explainer):
         return f"no answer within {min(depth, self.beam.depth)} greedy edits{descents}{ends}"
 
     def _space(self, space: EditSpace) -> EditSpace:
-        if self.preset == "paper" and space.structural is None:
+        if self.variant == "paper" and space.structural is None:
             space = replace(space, structural="frozen")
-        if self.preset == "paper" and self.descent.features is None:
+        if self.variant == "paper" and self.descent.features is None:
             return replace(space, features=False)
         return space
 
     def _schema(self, graphs: Sequence[Data], space: EditSpace) -> FeatureSchema:
-        if self.preset == "minimal":
+        if self.variant == "minimal":
             return super()._schema(graphs, space)
         width = 1 if graphs[0].x.dim() == 1 else int(graphs[0].x.shape[1])
         return FeatureSchema.fixed(width).as_numbers()
 
     def _search(self, search: Search) -> None:
-        if self.preset == "paper":
-            if not search.oracle.way(search.base).exact:
-                raise CapabilityError(
-                    "preset='paper' needs gradients with respect to edges, and no relaxed pass is exact for this model "
-                    "(max aggregation and pooling between layers have none); preset='minimal' searches it without them"
-                )
-            descend(search, _open_rows(search), self.descent, seed=self.seed, stage="descent")
+        if self.mode == "legacy_gretel":
+            d = self.descent
+            legacy = LegacyOptions(d.iterations, d.alpha, d.beta, True, self.paper_features)
+            run_legacy(search, search.open_rows(), legacy, seed=self.seed)
+        elif self.variant == "paper":
+            descend(search, search.open_rows(), self.descent, seed=self.seed, stage="descent")
         else:
             _check_bounds(search)
             self._minimal(search)
-        if self.shrink:
-            shrink(search, search.solved.nonzero().flatten())
-            if search.oracle.partial:
-                shrink_for_real(search, search.solved.nonzero().flatten())
 
     def _minimal(self, search: Search) -> None:
         """Cheap stages first; each sees the graphs that those before left open."""
         beam, flat = self.beam, search.oracle.decision.flat
-        rows = _open_rows(search)
+        rows = search.open_rows()
         few = enumerable(search, rows, self.exhaust)
         # where all sets will be tried, and where margins say no more than yes or no, depth is of no use
         shallow = replace(beam, depth=min(beam.depth, 1 if flat else 2))
         beam_search(search, rows[few], shallow)
         partial = beam_search(search, rows[~few], shallow if flat else beam)
-        enumerate_all(search, _open_rows(search, rows[few]))
+        enumerate_all(search, search.open_rows(rows[few]))
         if flat and beam.depth > 1:
-            try_pairs(search, _open_rows(search), beam.every)
+            try_pairs(search, search.open_rows(), beam.every)
         if search.oracle.way(search.base).ranks and beam.depth > 1:
-            partial = partial[torch.isin(partial.row, _open_rows(search)).nonzero().flatten()]
+            partial = partial[torch.isin(partial.row, search.open_rows()).nonzero().flatten()]
             for start in (partial, State.start(search.base, partial.row)):
                 for options in LEAPS:
                     leap(search, start, options)
@@ -234,15 +242,15 @@ class XPlore(Explainer):
             for restart in range(self.restarts):
                 # leaps are quick, a descent often ends nearer
                 more = partial.row[leapt] if not restart else partial.row[:0]
-                rows = torch.cat([_open_rows(search), more]).sort().values
+                rows = torch.cat([search.open_rows(), more]).sort().values
                 descend(search, rows, ESCALATION, seed=self.seed, restart=restart)
             if self.restarts:
-                descend(search, _open_rows(search), FAR, seed=self.seed, restart=self.restarts, stage="descent-far")
+                descend(search, search.open_rows(), FAR, seed=self.seed, restart=self.restarts, stage="descent-far")
         if self.endpoints:
             ends = EndpointOptions(keep=self.endpoints)
             if len(search.references[0]):
-                walk_back(search, _open_rows(search), ends, seed=self.seed, references=True)
-            walk_back(search, _open_rows(search), ends, seed=self.seed)
+                walk_back(search, search.open_rows(), ends, seed=self.seed, references=True)
+            walk_back(search, search.open_rows(), ends, seed=self.seed)
 
     def _lower_bound(self, search: Search, row: int) -> int | None:
         if not self.certify or bool(search.stopped[row] & ~search.solved[row]):
@@ -275,9 +283,3 @@ def _check_bounds(search: Search) -> None:
 def _descends(search: Search) -> bool:
     """Whether gradients reach all that may change."""
     return search.oracle.way(search.base).exact or not bool(search.moves.allowed.flip.any())
-
-
-def _open_rows(search: Search, rows: torch.Tensor | None = None) -> torch.Tensor:
-    """Graphs that still want an answer, of all or of some."""
-    left = ~search.solved & ~search.stopped & ~search.exhausted
-    return left.nonzero().flatten() if rows is None else rows[left[rows]]

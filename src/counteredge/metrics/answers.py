@@ -106,7 +106,7 @@ def fidelity_signed(sample: Sample) -> Tensor:
 def _parts(sample: Sample, keep: bool) -> Tensor:
     """Whether the model's label stays on the graph without the removed edges, or with those alone."""
     out = sample.nothing
-    rows = [k for k, e in enumerate(sample.edits) if e.removed and not e.added and not e.features]
+    rows = [k for k, e in enumerate(sample.edits) if 0 < len(e.removed) == len(e)]
     if sample.judge is None or not rows:
         return out
     graphs = []

@@ -28,8 +28,9 @@ def control_sample(sample: Sample, name: str, *, seed: int = 0) -> Sample:
     """The sample with every graph edited by rule instead of by a search.
 
     ``empty``: all edges removed; ``complete``: all pairs joined; ``random``: as many pairs flipped as the
-    counterfactual has, none where nothing was found, drawn by the graph's content and the seed. Features stay,
-    columns that follow from the edges do so where the counterfactuals' do.
+    counterfactual has, none where nothing was found, drawn by the graph's content and the seed. Nodes, features and
+    attributes of edges stay, so that an answer that edits those too is compared in its edges alone; columns that follow
+    from the edges do so where the counterfactuals' do.
 
     Args:
         sample: What was measured.

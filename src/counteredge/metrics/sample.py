@@ -162,9 +162,11 @@ class Sample:
 
     @cached_property
     def ged(self) -> Tensor:
-        """Edge edits of each graph, and nodes more or fewer, ``(N,)``."""
-        sizes = zip(self.originals, self.edited, strict=True)
-        return self.edge_edits + _numbers([abs(int(a.num_nodes or 0) - int(b.num_nodes or 0)) for a, b in sizes])
+        """Edge edits of each graph, and nodes added or removed, ``(N,)``."""
+        sizes = zip(self.originals, self.edited, self.edits, strict=True)
+        # edits list nodes that come as well as nodes that go; of graphs made elsewhere only the difference is known
+        differ = [max(e.node_count, abs(int(a.num_nodes or 0) - int(b.num_nodes or 0))) for a, b, e in sizes]
+        return self.edge_edits + _numbers(differ)
 
 
 def _labels(counterfactuals: Sequence[Counterfactual], labels: Sequence[Label] | Tensor | None) -> list[Label | None]:

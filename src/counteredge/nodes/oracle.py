@@ -73,19 +73,23 @@ class NodeOracle(Oracle):
         self._rows: dict[bool, Tensor] = {}
         self._noted: list[Tensor] | None = None
         self.balls: list[Data] = []
+        self.layers = _layers(model)  # how far a prediction looks, as far as the layers tell
 
     # -- balls -------------------------------------------------------------------------------------------------------
 
-    def prepare(self, space: EditSpace, *, whole: bool = False) -> list[Data]:
+    def prepare(self, space: EditSpace, *, whole: bool = False, far: bool = True) -> list[Data]:
         """Cut the balls, one a group of targets.
 
         Args:
             space: What may change, in numbers of the full graph: where edges may be added, the ends of the pairs that
                 are allowed join each ball, or else some of the nodes that are not frozen.
             whole: Take the full graph for every ball, for columns that follow from all of its edges.
+            far: Bring in nodes from elsewhere as ends of new edges. Otherwise the ball is so wide that it stays exact
+                when edges are added between nodes that the prediction looks at now: those messages come from twice
+                as far.
         """
         self._edge_keys = tuple(edge_attributes(self.full))
-        layers = _layers(self.head.model)
+        layers = self.layers
         with untouched(self.head), torch.no_grad():
             rows = self._all_rows()
             labels = _labels(rows)
@@ -93,11 +97,13 @@ class NodeOracle(Oracle):
             full[LABELS] = labels
             insides = [torch.ones(len(full.x), dtype=torch.bool)] * len(self.targets.groups)
             if not whole:
-                insides = self._wide_enough(full, layers, rows)
-                insides = [
-                    self._with_far(inside, group, layers, rows, space)
-                    for inside, group in zip(insides, self.targets.groups, strict=True)
-                ]
+                near = not far and space.add_edges
+                insides = self._wide_enough(full, 2 * layers if near else layers, rows)
+                if far:
+                    insides = [
+                        self._with_far(inside, group, layers, rows, space)
+                        for inside, group in zip(insides, self.targets.groups, strict=True)
+                    ]
             self.balls = [cut(full, i.to(full.x.device), g) for i, g in zip(insides, self.targets.groups, strict=True)]
             # what the other nodes are called on the ball: those at its rim may be read otherwise than in the graph
             for ball, (_, own) in zip(self.balls, self._told(self.balls), strict=True):
@@ -262,7 +268,7 @@ class NodeOracle(Oracle):
         ids = ball[IDS].tolist()
         cf.original, cf.ball = self.full, len(ids)
         cf.node = group[0] if self.together == 1 else group
-        cf.edits = _renumbered(cf.edits, ids)
+        cf.edits = _renumbered(cf.edits, ids, len(self.full.x))
         cf.collateral = ()
         if not cf.found:
             return cf
@@ -301,11 +307,15 @@ def _layers(model: nn.Module) -> int:
     return hops or 3
 
 
-def _renumbered(edits: EditSet, ids: Sequence[int]) -> EditSet:
-    """Numbers of the ball as numbers of the full graph; the ball keeps their order."""
+def _renumbered(edits: EditSet, ids: Sequence[int], n: int) -> EditSet:
+    """Numbers of the ball as numbers of the full graph of ``n`` nodes; the ball keeps their order."""
+    place = [*ids, *range(n, n + len(edits.new_nodes))]
     return replace(
         edits,
-        added=tuple((ids[i], ids[j]) for i, j in edits.added),
-        removed=tuple((ids[i], ids[j]) for i, j in edits.removed),
-        features=tuple(replace(e, node=ids[e.node]) for e in edits.features),
+        added=tuple((place[i], place[j]) for i, j in edits.added),
+        removed=tuple((place[i], place[j]) for i, j in edits.removed),
+        features=tuple(replace(e, node=place[e.node]) for e in edits.features),
+        removed_nodes=tuple(place[v] for v in edits.removed_nodes),
+        attributes=tuple(replace(e, pair=(place[e.pair[0]], place[e.pair[1]])) for e in edits.attributes),
+        nodes=n,
     )

@@ -47,7 +47,9 @@ class DenseTwin:
         self.signatures = [inspect.signature(conv.forward) for conv in self.convs]
 
     @contextmanager
-    def attached(self, weighted: Tensor, plain: Tensor, loops: Tensor, mask: Tensor) -> Iterator[None]:
+    def attached(
+        self, weighted: Tensor, plain: Tensor, loops: Tensor, mask: Tensor, *, detach_degree: bool = False
+    ) -> Iterator[None]:
         """Within this block, the model's convolutions gather from a dense adjacency instead of their edge list.
 
         Args:
@@ -56,11 +58,12 @@ class DenseTwin:
             plain: The same for the layers that it gives none.
             loops: Self-loop weights of the nodes.
             mask: Real nodes; the model's node rows are these, graph after graph.
+            detach_degree: Send no gradient through the degrees that layers divide by (CF-GNNExplainer).
 
         Shapes:
             weighted, plain: ``(K, n, n)``; loops, mask: ``(K, n)``.
         """
-        layout = _Layout(weighted, plain, loops, mask)
+        layout = _Layout(weighted, plain, loops, mask, detach_degree)
         handles: list[Any] = []
         # a GCN layer would normalise its own (empty) edge list first: that is done here, once for all layers
         normalised = [conv for conv in self.convs if isinstance(conv, GCNConv) and conv.normalize]
@@ -83,8 +86,9 @@ class DenseTwin:
 class _Layout:
     """Node rows to padded blocks and back, and the degree terms that layers of one pass share."""
 
-    def __init__(self, weighted: Tensor, plain: Tensor, loops: Tensor, mask: Tensor) -> None:
+    def __init__(self, weighted: Tensor, plain: Tensor, loops: Tensor, mask: Tensor, detach_degree: bool) -> None:
         self.weighted, self.plain, self.loops, self.mask = weighted, plain, loops, mask
+        self.detach_degree = detach_degree
         full = bool(mask.all())
         self.rows = None if full else mask.flatten().nonzero().flatten()
         self.count = int(mask.sum())
@@ -147,7 +151,8 @@ class _Gather:
     def _degree(self, along: Tensor) -> Tensor:
         key = ("degree", self.conv.flow, self.weighted)
         if key not in self.layout.terms:
-            self.layout.terms[key] = along.sum(2) + self.layout.loops
+            degree = along.sum(2) + self.layout.loops
+            self.layout.terms[key] = degree.detach() if self.layout.detach_degree else degree
         return self.layout.terms[key]
 
     def _normalised(self, conv: GCNConv, adj: Tensor) -> Tensor:
@@ -161,6 +166,7 @@ class _Gather:
                 loops = torch.where(loops > 0, loops, fill)
             full = self._along(adj) + torch.diag_embed(loops)
             degree = full.sum(2)
+            degree = degree.detach() if self.layout.detach_degree else degree
             safe = torch.where(degree > 0, degree, torch.ones_like(degree))
             # a node without degree sends and receives nothing; its gradient is zero, not NaN
             scale = torch.where(degree > 0, safe.rsqrt(), torch.zeros_like(degree))

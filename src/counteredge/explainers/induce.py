@@ -1,0 +1,680 @@
+"""InduCE: a policy, taught by REINFORCE, says which edge to remove, or to add at the target, next."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from counteredge.data import kinds, pairs_of
+from counteredge.decision import Decision, JointDecision, LabelDecision
+from counteredge.edits import apply_all, edit_sets
+from counteredge.engine.draws import generator_of, noise_like
+from counteredge.engine.moves import State
+from counteredge.engine.search import Budget, Search, best_in_group
+from counteredge.errors import InputError, unknown
+from counteredge.explainers.induce_policy import LAYERS, Policy, View
+from counteredge.explainers.trained import FitReport, Trained, Training
+from counteredge.graphs import GraphBatch, bytes_per_graph
+from counteredge.nodes import NodeOracle
+from counteredge.nodes.balls import IDS
+from counteredge.nodes.head import MARK
+from counteredge.nodes.oracle import STACKED_NODES
+from counteredge.oracle import Oracle
+from counteredge.schema import FeatureSchema
+from counteredge.space import EditSpace
+
+__all__ = ["InduCE"]
+
+BLOCK = 4  # without a target, additions are drawn from so many absent pairs for each edge
+NEAR_ZERO = 1e-3  # losses this small are not divided by
+
+
+class InduCE(Trained):
+    """A policy over single edge edits, taught by REINFORCE on some graphs, for graphs it has not seen (Verma et al.).
+
+    An edit deletes an edge of the target's ball, or joins the target to a node of it. With
+    ``l_t = 1[label_t = y0] log p_y0(G_t) + beta |edits|`` an edit is rewarded by ``r_t = l_{t-1} - l_t``, and by
+    ``bonus`` more where the label flips; the policy ascends on ``sum_t A_t log pi(a_t)`` plus ``entropy`` times its
+    entropy, ``A_t`` being the whitened returns ``sum_k gamma^k r_{t+k}``. To explain, the likeliest edit is made until
+    the label flips. For graph-level models there is no target: any edge may be deleted, and pairs to add are drawn,
+    four times as many as there are edges (all where there are fewer).
+
+    The policy sees of each node the entropy of the model's prediction (in a graph-level task the graph's), its degree,
+    the predicted label and the features: all of the graph as edited so far, and of a node task as the full graph has
+    them. A step is one call.
+
+    Args:
+        mode: ``"paper"``; ``"reference"``, as the released trainer ran: reciprocal reward, and a loss of which no
+            gradient reaches the policy, so that nothing but the statistics of BatchNorm changes; ``"improved"``: each
+            target is played several times an episode and returns are compared with the mean over these plays, the
+            target is marked in its ball, and a graph gets several attempts, of which the smallest answer is kept.
+        steps: Most edits (delta).
+        hops: Radius of the ball (k); edits stay inside.
+        episodes: Updates of the policy. The paper has 500 of two targets each.
+        batch: Targets an episode, drawn anew for each; plays of the one graph with ``transductive``. By mode when
+            ``None``: 32, and 8 in ``"improved"``. The paper has 2, which takes many more episodes.
+        lr: Of Adam. The paper has 3e-4, for many more updates.
+        beta: Weight of an edit in the loss.
+        bonus: Reward of the flip.
+        gamma_discount: What a reward one step later is worth.
+        entropy: Weight of the policy's entropy. The paper has 0.1, its code 0.001 by default.
+        layer: Graph layers of the policy: ``"gat"``, ``"gcn"`` or ``"sage"``.
+        policy: ``"learned"``; ``"random"`` draws uniformly from the same edits: the control to hold sizes against. It
+            needs no ``fit``.
+        reward: ``"potential"`` as above, or ``"reciprocal"``: ``r_t = 1 / l_t``. By mode when ``None``.
+        repeats: Plays of each target an episode; above 1 returns are compared with their mean. By mode when ``None``:
+            1, and 4 in ``"improved"``.
+        rollouts: Attempts at each graph: the first begins with the likeliest edit, the second with the next likeliest,
+            and so on; each goes on with the likeliest. By mode when ``None``: 1, and 8 in ``"improved"``.
+        mark_target: A column that says which node is the target. By mode when ``None``: only in ``"improved"``.
+        detach_policy: Let no gradient reach the policy. By mode when ``None``: only in ``"reference"``.
+        train_embeddings: ``False`` trains the last MLP alone, as the released transductive trainer does.
+        undo: Edits may be taken back; otherwise each pair is edited once.
+        transductive: A policy of its own for each graph, taught inside :meth:`explain` for ``episodes`` episodes, or
+            until an answer of one edit is found; the smallest answer met on the way is kept. Calls count.
+        seed: Of weights and draws.
+        postprocess: ``"shrink"`` makes answers one-minimal.
+        memory: Bytes that one batched pass may take.
+
+    Source:
+        Verma et al., *InduCE: Inductive Counterfactual Explanations for Graph Neural Networks*, TMLR 2024.
+
+    Example:
+        >>> class Pairs(torch.nn.Module):  # says 1 exactly when the graph has at least two edges
+        ...     def forward(self, x, edge_index, batch):
+        ...         edges = torch.bincount(batch[edge_index[0]], minlength=int(batch.max()) + 1) / 2
+        ...         return torch.stack([torch.full_like(edges, 1.5), edges], 1)
+        >>> path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+        >>> explainer = InduCE(episodes=40, batch=4, lr=0.03)
+        >>> report = explainer.fit(Pairs(), [path])
+        >>> cf = explainer.explain(Pairs(), path)
+        >>> cf.found, len(cf.edits), len(cf.edits.removed)
+        (True, 1, 1)
+    """
+
+    name: ClassVar[str] = "induce"
+    modes: ClassVar[tuple[str, ...]] = ("paper", "reference", "improved")
+
+    def __init__(
+        self,
+        *,
+        mode: str | None = None,
+        steps: int = 15,
+        hops: int = 4,
+        episodes: int = 150,
+        batch: int | None = None,
+        lr: float = 5e-3,
+        beta: float = 0.5,
+        bonus: float = 3.0,
+        gamma_discount: float = 0.6,
+        entropy: float = 0.02,
+        layer: str = "gat",
+        policy: str = "learned",
+        reward: str | None = None,
+        repeats: int | None = None,
+        rollouts: int | None = None,
+        mark_target: bool | None = None,
+        detach_policy: bool | None = None,
+        train_embeddings: bool = True,
+        undo: bool = False,
+        transductive: bool = False,
+        seed: int = 0,
+        postprocess: Literal["shrink"] | None = None,
+        memory: int = 1 << 30,
+    ) -> None:
+        super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
+        improved, reference = self.mode == "improved", self.mode == "reference"
+        self.steps, self.hops, self.episodes = steps, hops, episodes
+        self.batch = (8 if improved else 32) if batch is None else batch
+        self.repeats = (4 if improved else 1) if repeats is None else repeats
+        self.rollouts = (8 if improved else 1) if rollouts is None else rollouts
+        self.lr, self.beta, self.bonus, self.gamma_discount, self.entropy = lr, beta, bonus, gamma_discount, entropy
+        self.layer, self.policy = layer, policy
+        self.reward = ("reciprocal" if reference else "potential") if reward is None else reward
+        self.mark_target = improved if mark_target is None else mark_target
+        self.detach_policy = reference if detach_policy is None else detach_policy
+        self.train_embeddings, self.undo, self.transductive = train_embeddings, undo, transductive
+        self.epochs = episodes
+        self._check()
+
+    def _check(self) -> None:
+        for name in ("steps", "hops", "episodes", "batch", "repeats", "rollouts"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InputError(f"{name} must be a whole number >= 1, got {value!r}")
+        for name in ("lr", "beta", "bonus", "gamma_discount", "entropy"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+                raise InputError(f"{name} must be a number >= 0, got {value!r}")
+        if not self.lr > 0 or self.gamma_discount > 1:
+            raise InputError(
+                f"lr must be above 0 and gamma_discount at most 1, got lr={self.lr}, "
+                f"gamma_discount={self.gamma_discount}"
+            )
+        known = {"layer": LAYERS, "policy": ("learned", "random"), "reward": ("potential", "reciprocal")}
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise unknown(name, getattr(self, name), values)
+        for name in ("mark_target", "detach_policy", "train_embeddings", "undo", "transductive"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if self.transductive and self.policy == "random":
+            raise InputError("policy='random' learns nothing: leave transductive at False")
+
+    def _own_options(self) -> dict[str, Any]:
+        names = (
+            "steps", "hops", "episodes", "batch", "lr", "beta", "bonus", "gamma_discount", "entropy", "layer", "policy",
+            "reward", "repeats", "rollouts", "mark_target", "detach_policy", "train_embeddings", "undo", "transductive",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+    def options(self) -> dict[str, Any]:
+        """Constructor options that a file must keep."""
+        return {**super().options(), **self._own_options()}
+
+    def parameters(self) -> dict[str, Any]:
+        """The options, for the record."""
+        return {**self._own_options(), **super().parameters()}
+
+    def describe_failure(self, search: Search) -> str:
+        """What was tried in vain."""
+        if self.transductive:
+            return f"none of the edits played in {self.episodes} episodes of at most {self.steps} was a counterfactual"
+        tried = f"{self.rollouts} attempts of at most {self.steps}" if self.rollouts > 1 else f"{self.steps}"
+        return f"the policy found no counterfactual within {tried} edits"
+
+    def _space(self, space: EditSpace) -> EditSpace:
+        return replace(space, features=False)
+
+    def _ready(self, oracle: Oracle, schema: FeatureSchema) -> None:
+        if self.policy == "random" or self.transductive:
+            return
+        super()._ready(oracle, schema)
+        due = _spec_of(oracle, schema)
+        if due != self.spec:
+            raise InputError(
+                f"InduCE was fitted to graphs of {self.spec['features']} columns and a model of {self.spec['labels']} "
+                f"labels, these have {due['features']} and {due['labels']}: fit it to them"
+            )
+
+    # -- learning ----------------------------------------------------------------------------------------------------
+
+    def fit(self, *args: Any, **options: Any) -> FitReport:
+        """Learn from graphs, or nodes of one; see :meth:`counteredge.explainers.trained.Trained.fit`.
+
+        The paper learns from nodes that are predicted correctly and whose label is not 0. ``report.losses`` holds an
+        entry an episode: ``mean_return`` (undiscounted), ``found`` and ``size`` (edits made) of the plays.
+        """
+        if self.policy == "random" or self.transductive:
+            which = "policy='random' has nothing to learn" if self.policy == "random" else "transductive=True learns"
+            raise InputError(f"{which}{' inside explain()' if self.transductive else ''}: call explain() at once")
+        return super().fit(*args, **options)
+
+    def _spec(self, training: Training) -> dict[str, Any]:
+        return _spec_of(training.oracle, training.schema)
+
+    def _build(self, spec: dict[str, Any]) -> None:
+        columns = 2 + spec["labels"] + spec["features"] + self.mark_target
+        self.networks["policy"] = Policy(columns, self.layer)
+
+    @property
+    def _policy(self) -> Policy:
+        return cast(Policy, self.networks["policy"])
+
+    def _fit(self, training: Training) -> None:
+        z = training.outputs
+        usable = torch.isfinite(z).all(1) & ~training.oracle.decision.flips(z, training.labels)
+        usable = usable.nonzero().flatten()
+        if not len(usable):
+            raise InputError("fit has nothing to learn from: every prediction already is what was asked for")
+        policy = self._policy
+        optimiser = torch.optim.Adam(policy.parameters(), lr=self.lr)
+        for _ in range(self.episodes):
+            drawn = usable[torch.randint(len(usable), (self.batch,), generator=training.generator)]
+            games = []
+            for search in _searches(training, drawn.tolist(), self):
+                rows = torch.arange(search.base.size).repeat_interleave(self.repeats)
+                games.append(self._game(Play(search, rows, self), policy, training.generator))
+            self._update(policy, optimiser, games)
+            means = [torch.cat(parts).mean().item() for parts in zip(*(g.summary() for g in games), strict=True)]
+            training.log(mean_return=means[0], found=means[1], size=means[2])
+
+    def _game(
+        self,
+        play: Play,
+        policy: Policy,
+        generator: torch.Generator,
+        may: Callable[[int], bool] = lambda count: True,
+        met: Callable[[Play, Tensor], bool] = lambda play, done: True,
+    ) -> Game:
+        """Play one episode by chance, edit by edit, all targets at once.
+
+        Args:
+            play: At its start.
+            policy: Whose chances are taken.
+            generator: Of the draws.
+            may: Told how many states are to be looked at next; ``False`` ends the game.
+            met: Told which states flip; ``False`` ends the game.
+        """
+        game = Game(len(play), self.steps)
+        play = play.take(play.open().any(1))
+        if not len(play) or not may(len(play)):
+            return game
+        play.look()
+        # the statistics follow the graphs; actions are chosen with those that explain() will use
+        policy.train()
+        with torch.no_grad():
+            play.scores(policy)
+        policy.eval()
+        for t in range(self.steps):
+            if not len(play) or not may(len(play)):
+                break
+            chances = play.scores(policy).log_softmax(1)
+            p = chances.detach().exp()
+            choice = torch.multinomial(p, 1, generator=generator)
+            spread = -(p * chances.masked_fill(p == 0, 0.0)).sum(1)
+            reward, done = play.step(choice[:, 0])
+            game.note(t, play.index, chances.gather(1, choice)[:, 0], spread, reward, done)
+            if bool(done.any()) and not met(play, done):
+                break
+            play = play.take(~done & play.open().any(1))
+        return game
+
+    def _update(self, policy: Policy, optimiser: torch.optim.Optimizer, games: Sequence[Game]) -> None:
+        """One step of REINFORCE."""
+        returns = [g.returns(self.gamma_discount) for g in games]
+        if self.repeats > 1:
+            returns = [g.less_mean(r, self.repeats) for g, r in zip(games, returns, strict=True)]
+        every = torch.cat([r[g.live] for g, r in zip(games, returns, strict=True)])
+        if self.detach_policy or len(every) < 2:
+            return
+        mean, std = every.mean(), every.std(unbiased=False).clamp(min=1e-8)
+        loss = torch.zeros((), dtype=torch.float64)
+        for game, r in zip(games, returns, strict=True):
+            for t, at, chance, spread in game.moves:
+                loss = loss - ((r[t, at] - mean) / std * chance + self.entropy * spread).sum()
+        optimiser.zero_grad()
+        (loss / len(every)).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    # -- explaining --------------------------------------------------------------------------------------------------
+
+    def _search(self, search: Search) -> None:
+        rows = (~search.solved & ~search.stopped & ~search.exhausted).nonzero().flatten()
+        if not self.transductive:
+            rows = rows[search.affordable(rows, torch.ones_like(rows))]
+        if not len(rows):
+            return
+        start = Play(search, rows, self)
+        if self.transductive:
+            for k in range(len(start)):
+                self._learn_one(start, k)
+            return
+        start.look()
+        for turn in range(self.rollouts):
+            self._attempt(start, turn)
+
+    def _attempt(self, start: Play, turn: int) -> None:
+        """Edit until the label flips, the likeliest edit each time; attempt ``turn`` begins with the next likeliest."""
+        search, chance = start.search, self.policy == "random"
+        sizes = start.sizes()
+        play = start.take(~(search.solved & (sizes <= 1))[start.state.row])
+        draws = torch.zeros(search.base.size, self.steps, dtype=torch.float64)
+        if chance:
+            for row in play.state.row.tolist():
+                generator = generator_of(search.base.graphs[row], self.seed, turn)
+                draws[row] = torch.rand(self.steps, generator=generator, dtype=torch.float64)
+        for t in range(self.steps):
+            # what takes as many edits as the answer that is known is of no use
+            useful = ~search.solved | (t + 1 < sizes)
+            rank = 0 if chance or t else turn
+            play = play.take((play.open().sum(1) > rank) & useful[play.state.row])
+            play = play.take(search.affordable(play.state.row, torch.ones_like(play.state.row)))
+            if not len(play):
+                return
+            choice = self._drawn(play, draws[play.state.row, t]) if chance else self._likeliest(play, rank)
+            _, done = play.step(choice)
+            search.settle(play.state[done.nonzero().flatten()], f"step {t + 1}")
+            sizes = play.sizes()
+            play = play.take(~(done & (search.solved & (sizes <= t + 1))[play.state.row]))
+
+    def _likeliest(self, play: Play, rank: int) -> Tensor:
+        """The edit of each state that the policy ranks so, 0 being the likeliest; ties by position."""
+        with torch.no_grad():
+            scores = play.search.snap(play.scores(self._policy))
+        return scores.sort(dim=1, descending=True, stable=True).indices[:, rank]
+
+    def _drawn(self, play: Play, draw: Tensor) -> Tensor:
+        """An edit of each state, uniformly by a number in [0, 1)."""
+        below = play.open().cumsum(1)
+        return (below <= draw[:, None] * below[:, -1:]).sum(1)
+
+    def _learn_one(self, plays: Play, k: int) -> None:
+        """A policy for graph ``k`` alone, taught on it; what it meets on the way is the answer."""
+        search, at = plays.search, plays.state.row[k : k + 1]
+        row = int(at)
+        generator = generator_of(search.base.graphs[row], self.seed, 0)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+            spec = _spec_of(search.oracle, search.moves.allowed.schema)
+            policy = Policy(2 + spec["labels"] + spec["features"] + self.mark_target, self.layer)
+        optimiser = torch.optim.Adam(policy.parameters(), lr=self.lr)
+        start = plays.take(torch.full((self.batch * self.repeats,), k))
+        start.index = torch.arange(len(start))
+
+        def may(count: int) -> bool:
+            return bool(search.affordable(at, torch.tensor([count])))
+
+        def met(play: Play, done: Tensor) -> bool:
+            state = play.state[done.nonzero().flatten()]
+            least = best_in_group(state.row, [search.snap(search.moves.costs(state))])
+            search.settle(state[least], "transductive")
+            return not (search.solved[row] and play.sizes()[row] <= 1)
+
+        for _ in range(self.episodes):
+            game = self._game(start.take(torch.arange(len(start))), policy, generator, may, met)
+            if search.stopped[row] or not game.moves or (search.solved[row] and start.sizes()[row] <= 1):
+                return
+            self._update(policy, optimiser, [game])
+
+
+class Game:
+    """What happened in an episode: rewards, and the chances of the actions taken.
+
+    Args:
+        size: Plays.
+        steps: Most steps.
+
+    Shapes:
+        reward, live: ``(steps, size)``.
+    """
+
+    def __init__(self, size: int, steps: int) -> None:
+        self.moves: list[tuple[int, Tensor, Tensor, Tensor]] = []
+        self.reward = torch.zeros(steps, size, dtype=torch.float64)
+        self.live = torch.zeros(steps, size, dtype=torch.bool)
+        self.flipped = torch.zeros(size, dtype=torch.float64)
+
+    def note(self, t: int, at: Tensor, chance: Tensor, spread: Tensor, reward: Tensor, done: Tensor) -> None:
+        """Step ``t`` of plays ``at``: log-probability of the action, the policy's entropy, the reward, the flip."""
+        self.moves.append((t, at, chance, spread))
+        self.reward[t, at], self.live[t, at], self.flipped[at] = reward, True, done.to(torch.float64)
+
+    def returns(self, gamma: float) -> Tensor:
+        """Rewards from each step on, discounted, ``(steps, size)``."""
+        out = self.reward.clone()
+        for t in range(len(out) - 2, -1, -1):
+            out[t] += gamma * out[t + 1]
+        return out
+
+    def less_mean(self, returns: Tensor, repeats: int) -> Tensor:
+        """Returns compared with the mean over the plays of the same target that are as far, ``(steps, size)``."""
+        parts, live = (v.reshape(len(returns), -1, repeats) for v in (returns, self.live.to(returns)))
+        mean = (parts * live).sum(2, keepdim=True) / live.sum(2, keepdim=True).clamp(min=1)
+        return (parts - mean).reshape(returns.shape)
+
+    def summary(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Undiscounted return, whether it flipped, and edits of each play, ``(size,)`` each."""
+        return self.reward.sum(0), self.flipped, self.live.sum(0).to(torch.float64)
+
+
+class Play:
+    """Some graphs while they are edited, one edit a step.
+
+    Args:
+        search: The batch they belong to.
+        rows: Which graph each play is about.
+        options: Ball, reward and limits.
+
+    Shapes:
+        pair, real: ``(S, K)``, pairs that may be edited, and where the table holds one; fresh: ``(S, K)``, which still
+        may; seen: ``(S, n, c)``, what the model says of the nodes; loss: ``(S,)``; index: ``(S,)``, the play's number.
+    """
+
+    def __init__(self, search: Search, rows: Tensor, options: InduCE) -> None:
+        self.search, self.options = search, options
+        base, oracle = search.base, search.oracle
+        self.target, self.outside = torch.zeros_like(base.mask), torch.zeros_like(base.loops)
+        if isinstance(oracle, NodeOracle):
+            self.target[base.mask] = torch.cat([g[MARK] for g in base.graphs])
+            # edges that leave the ball are edges of its nodes too
+            arcs = pairs_of(oracle.full, directed=base.directed)
+            degree = torch.bincount(arcs.flatten(), minlength=len(oracle.full.x)).to(base.adj)
+            here = base.adj.sum(2) + (base.adj.sum(1) if base.directed else 0)
+            self.outside[base.mask] = degree[torch.cat([g[IDS] for g in base.graphs])] - here[base.mask]
+        pair, real = candidates(search, self.target if isinstance(oracle, NodeOracle) else None, options)
+        self.labels = _label_columns(oracle)
+        self.state = State.start(base, rows)
+        self.index = torch.arange(len(rows))
+        self.pair, self.real = pair[rows], real[rows]
+        self.fresh = self.real
+        self.seen = torch.zeros(len(rows), base.nodes, 1 + self.labels, dtype=torch.float64)
+        self.loss = torch.zeros(len(rows), dtype=torch.float64)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def take(self, which: Tensor) -> Play:
+        """Some of the plays, by number or mask; these stay as they are."""
+        out = copy.copy(self)
+        for name in ("state", "index", "pair", "real", "fresh", "seen", "loss"):
+            setattr(out, name, getattr(self, name)[which])
+        # as wide as these graphs need, whatever else was in the batch
+        width = max(1, int(out.real.sum(1).max())) if len(out) else 1
+        for name in ("pair", "real", "fresh"):
+            setattr(out, name, getattr(out, name)[:, :width])
+        return out
+
+    def sizes(self) -> Tensor:
+        """Edits of the answers known so far, ``(B,)``."""
+        return self.search.moves.changed(self.search.state).sum(1)
+
+    def open(self) -> Tensor:
+        """Which of the pairs may be edited now, ``(S, K)``."""
+        moves = self.search.moves
+        if moves.allowed.chemistry is None:
+            return self.fresh
+        return self.fresh & moves.open(self.state)[:, : moves.pairs].gather(1, self.pair)
+
+    def scores(self, policy: Policy) -> Tensor:
+        """What the policy says of each pair, minus infinity where it may not be edited, ``(S, K)``."""
+        s, base, moves = self.state, self.search.base, self.search.moves
+        mask = base.mask[s.row]
+        place = torch.full(mask.shape, -1, dtype=torch.long)
+        place[mask] = torch.arange(int(mask.sum()))
+        degree = s.adj.sum(2) + (s.adj.sum(1) if base.directed else 0) + self.outside[s.row]
+        columns = [self.seen, degree[:, :, None], s.x]
+        if self.options.mark_target:
+            columns.append(self.target[s.row][:, :, None])
+        features = torch.cat([c.to(torch.float64) for c in columns], 2)[mask]
+        linked = torch.maximum(s.adj, s.adj.transpose(1, 2)) if base.directed else s.adj
+        k, i, j = (linked > 0.5).nonzero(as_tuple=True)
+        which, slot = self.open().nonzero(as_tuple=True)
+        pair = self.pair[which, slot]
+        a, b = moves.i[pair], moves.j[pair]
+        flag = (s.adj[which, a, b] > 0.5).to(torch.float64)
+        ends = self.target[s.row[which], a], self.target[s.row[which], b]
+        if base.directed:
+            ordered = torch.ones_like(ends[0])
+        else:  # the target comes first
+            ordered, turned = ends[0] ^ ends[1], ends[1] & ~ends[0]
+            a, b = torch.where(turned, b, a), torch.where(turned, a, b)
+        arcs = torch.stack([place[k, i], place[k, j]])
+        view = View(features, arcs, place[which, a], place[which, b], flag, ordered)
+        h = policy.embed(view)
+        scores = policy.score(view, h if self.options.train_embeddings else h.detach())
+        return torch.full(self.pair.shape, -math.inf, dtype=torch.float64).index_put((which, slot), scores)
+
+    def step(self, choice: Tensor) -> tuple[Tensor, Tensor]:
+        """Make an edit in each state and look; its reward, and whether the label flips, ``(S,)`` each.
+
+        Args:
+            choice: Column of ``pair``, ``(S,)``.
+        """
+        at = torch.arange(len(self))
+        self.state = self.search.moves.apply(self.state, self.pair[at, choice])
+        if not self.options.undo:
+            self.fresh = self.fresh.clone()
+            self.fresh[at, choice] = False
+        before = self.loss
+        flips = self.look()
+        if self.options.reward == "potential":
+            return before - self.loss + self.options.bonus * flips, flips
+        small = torch.where(self.loss < 0, -NEAR_ZERO, NEAR_ZERO)
+        return 1 / torch.where(self.loss.abs() < NEAR_ZERO, small, self.loss), flips
+
+    def look(self) -> Tensor:
+        """Ask the model about the states, a call each; whether their labels flip, ``(S,)``.
+
+        Of a node task it is asked on the full graph: the ball's rim would hide what an edge to a far node brings in.
+        """
+        search, s = self.search, self.state
+        oracle, decision = search.oracle, search.oracle.decision
+        if not len(s):
+            return torch.zeros(0, dtype=torch.bool)
+        outputs, seen = [], []
+        for part in torch.split(torch.arange(len(s)), self._at_once()):
+            z, told = self._ask(s[part])
+            outputs.append(z)
+            seen.append(told)
+        z, self.seen = torch.cat(outputs), torch.cat(seen)
+        y0 = search.y0[s.row]
+        flips = decision.margins(z, y0) < -oracle.tolerance(z)
+        flips &= search.legal(s, flips)
+        self.loss = torch.where(flips, 0.0, _log_chance(decision, z, y0)) + self.options.beta * self._cost()
+        return flips
+
+    def _at_once(self) -> int:
+        """States that one pass may hold."""
+        oracle = self.search.oracle
+        if not isinstance(oracle, NodeOracle):
+            return oracle.chunk(self.search.base)
+        return max(1, STACKED_NODES // len(oracle.full.x)) if oracle.caller.takes_batch else 1
+
+    def _ask(self, s: State) -> tuple[Tensor, Tensor]:
+        """Outputs of some states, and what is said of their nodes."""
+        search, base, oracle = self.search, self.search.base, self.search.oracle
+        told = torch.zeros(len(s), base.nodes, 1 + self.labels, dtype=torch.float64)
+        if not isinstance(oracle, NodeOracle):
+            z = _on_grid(search, oracle.logits(base, s.row, s.adj, s.x))
+            return z, told + _described(oracle.decision, z, self.labels)[:, None]
+        edits = edit_sets(base, s.row, s.adj, s.x, search.moves.allowed.schema)
+        graphs = apply_all(edits, [base.graphs[r] for r in s.row.tolist()], oracle.follows)
+        z = _on_grid(search, oracle.predict(graphs, base.ids[s.row].tolist(), precise=True))
+        if oracle.head.rows is not None:
+            rows = _on_grid(search, oracle.head.rows.detach().to(torch.float64)).view(len(s), len(oracle.full.x), -1)
+            k = base.mask[s.row].nonzero()[:, 0]
+            told[base.mask[s.row]] = _described(
+                oracle.decision, rows[k, torch.cat([g[IDS] for g in graphs])], self.labels
+            )
+        return z, told
+
+    def _cost(self) -> Tensor:
+        """Of the edits made, ``(S,)``."""
+        s, base, moves = self.state, self.search.base, self.search.moves
+        i, j = moves.i[self.pair], moves.j[self.pair]
+        at = torch.arange(len(self))[:, None]
+        edited = self.real & (s.adj[at, i, j] != base.adj[s.row[:, None], i, j])
+        return (edited * moves.unit_cost[s.row[:, None], self.pair]).sum(1)
+
+
+def candidates(search: Search, target: Tensor | None, options: InduCE) -> tuple[Tensor, Tensor]:
+    """The pairs of each graph that the policy may edit, and which entries of the table are such.
+
+    Args:
+        search: The batch.
+        target: Explained nodes; ``None`` in graph-level tasks.
+        options: Radius of the ball, seed of the pairs that are drawn.
+
+    Shapes:
+        target: ``(B, n)``; returns ``(B, K)`` pair numbers and ``(B, K)`` boolean, filled from the left.
+    """
+    base, moves = search.base, search.moves
+    present = base.adj[:, moves.i, moves.j] > 0.5
+    allowed = moves.flip.clone()
+    if target is not None:
+        adj = torch.maximum(base.adj, base.adj.transpose(1, 2))
+        inside = target
+        for _ in range(options.hops):
+            inside = inside | ((inside.to(adj)[:, None] @ adj)[:, 0] > 0)
+        allowed &= inside[:, moves.i] & inside[:, moves.j]
+        allowed &= present | target[:, moves.i] | target[:, moves.j]
+    else:
+        absent = allowed & ~present
+        room = BLOCK * present.sum(1, keepdim=True).clamp(min=1)
+        if bool((absent.sum(1, keepdim=True) > room).any()):
+            noise = noise_like(base.graphs, base.nodes, None, options.seed, 0)[:, moves.i, moves.j]
+            rank = noise.masked_fill(~absent, math.inf).argsort(1).argsort(1)
+            allowed &= present | (rank < room)
+    row, pair = allowed.nonzero(as_tuple=True)
+    count = allowed.sum(1)
+    slot = torch.arange(len(row)) - (count.cumsum(0) - count)[row]
+    table = torch.zeros(base.size, max(1, int(count.max())), dtype=torch.long)
+    real = torch.zeros_like(table, dtype=torch.bool)
+    table[row, slot], real[row, slot] = pair, True
+    return table, real
+
+
+def _searches(training: Training, drawn: list[int], options: InduCE) -> Iterator[Search]:
+    """The drawn graphs as padded batches that fit into memory, directed ones apart."""
+    space, schema = training.space, training.schema
+    kind = [k.directed for k in kinds([training.graphs[i] for i in drawn])]
+    for directed in (False, True):
+        arcs = kind if space.directed is None else [space.directed] * len(drawn)
+        part = [i for i, d in zip(drawn, arcs, strict=True) if d == directed]
+        if not part:
+            continue
+        largest = max(len(training.graphs[i].x) for i in part)
+        room = max(1, options.memory // bytes_per_graph(largest, schema.width, options.copies * options.repeats))
+        for k in range(0, len(part), room):
+            some = part[k : k + room]
+            graphs = [training.graphs[i] for i in some]
+            policy = space.edge_policy(schema)
+            base = GraphBatch.from_graphs(graphs, some, directed=directed, new_edges=policy)
+            before = training.outputs[torch.tensor(some)]
+            yield Search(training.oracle, base, space.allowed(base, schema), before, Budget(), None, lambda n: None)
+
+
+def _spec_of(oracle: Oracle, schema: FeatureSchema) -> dict[str, Any]:
+    """What the policy's width hangs on."""
+    return {"features": schema.width, "labels": _label_columns(oracle)}
+
+
+def _label_columns(oracle: Oracle) -> int:
+    """How many columns say what a node, or a graph, is predicted as; none where outputs are no scores."""
+    decision = oracle.decision
+    if isinstance(decision, LabelDecision) or decision.task == "regression":
+        return 0
+    if decision.task == "binary":
+        return 2
+    return oracle.outputs // (decision.targets if isinstance(decision, JointDecision) else 1)
+
+
+def _described(decision: Decision, z: Tensor, width: int) -> Tensor:
+    """Entropy of the predicted distribution, and the predicted label one-hot, ``(K, 1 + width)``."""
+    one = decision.single if isinstance(decision, JointDecision) else decision
+    if not width:
+        return torch.zeros(len(z), 1, dtype=torch.float64)
+    if one.task == "multilabel":
+        p = torch.stack([torch.sigmoid(z), torch.sigmoid(-z)], 2)
+        return torch.cat([torch.special.entr(p).sum((1, 2))[:, None], one.labels(z).to(torch.float64)], 1)
+    p = one.scores(z).softmax(1)
+    label = F.one_hot(one.labels(z), width).to(torch.float64)
+    return torch.cat([torch.special.entr(p).sum(1, keepdim=True), label], 1)
+
+
+def _log_chance(decision: Decision, z: Tensor, y0: Tensor) -> Tensor:
+    """``log p_{y0}``, ``(K,)``."""
+    return -decision.prediction_loss(z, y0)
+
+
+def _on_grid(search: Search, z: Tensor) -> Tensor:
+    """Outputs without the digits that hang on what else is in the batch."""
+    return search.snap(z) * search.grid
