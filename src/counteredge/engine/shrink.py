@@ -94,8 +94,9 @@ def _shrink_outside(search: Search, rows: Tensor) -> None:
     for row in rows.tolist():
         while len(edits := search.answers[row][0]) > 1:
             fewer = [edits.without(k) for k in range(len(edits))]
+            fewer = [e for e in fewer if len(e) and (search.keeps is None or search.keeps(row, e))]
             count = torch.tensor([len(fewer)])
-            if not bool(search.affordable(torch.tensor([row]), count)[0]):
+            if not fewer or not bool(search.affordable(torch.tensor([row]), count)[0]):
                 break
             data = apply_all(fewer, [search.base.graphs[row]] * len(fewer), search.oracle.follows)
             z = search.oracle.predict(data, [int(search.base.ids[row])] * len(fewer))

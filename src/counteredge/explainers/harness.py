@@ -130,7 +130,7 @@ class Harness:
 
     def _legal(self, answers: Sequence[tuple[int, EditSet]]) -> list[bool]:
         """Whether edited graphs keep the limits on whole graphs and on kinds of edits."""
-        if not answers or not self.search.limited:
+        if not answers or not (self.search.limited or self.search.keeps):
             return [True] * len(answers)
         rows = torch.tensor([r for r, _ in answers])
         state = State.start(self.search.base, rows)
@@ -140,6 +140,7 @@ class Harness:
                 most = self.budget.edges, self.budget.features
                 parts = edits.edge_count + edits.node_count, edits.feature_count + edits.attribute_count
                 legal[k] = all(m is None or part <= m for m, part in zip(most, parts, strict=True))
+                legal[k] &= self.search.keeps is None or self.search.keeps(row, edits)
                 continue
             for pairs, value in ((edits.added, 1.0), (edits.removed, 0.0)):
                 for i, j in pairs:
@@ -191,4 +192,6 @@ class Harness:
             if self.oracle.partial:  # what lies outside of the ball was not tried: no proof
                 return f"none of the 2^{pairs} sets of allowed edge flips within the node's ball is a counterfactual"
             return f"proved: none of the 2^{pairs} sets of allowed edge flips is a counterfactual"
+        if row in search.reasons:
+            return search.reasons[row]
         return self.explainer.describe_failure(search)

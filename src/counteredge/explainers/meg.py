@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from counteredge.chemistry.reading import Columns
+from counteredge.chemistry.reading import Columns, valid_molecule
 from counteredge.chemistry.successors import RING_SIZES
-from counteredge.data import content_key
 from counteredge.decision import Decision
 from counteredge.edits import EditSet
+from counteredge.engine.draws import generator_of
 from counteredge.engine.search import Budget, Search
 from counteredge.errors import CapabilityError, InputError
 from counteredge.explainers.base import Explainer
@@ -88,6 +87,7 @@ class MEG(Explainer):
         between_rings: Whether a new bond may join two atoms that lie in rings already.
         agent: How the agent learns (paper).
         seed: Of the agent; each graph has draws of its own.
+        postprocess: ``"shrink"`` undoes edits as long as what is left is a molecule that flips.
         memory: Bytes that one batched pass may take.
 
     Raises:
@@ -125,9 +125,10 @@ class MEG(Explainer):
         between_rings: bool = True,
         agent: AgentOptions | None = None,
         seed: int = 0,
+        postprocess: Literal["shrink"] | None = None,
         memory: int = 1 << 30,
     ) -> None:
-        super().__init__(mode=mode, seed=seed, memory=memory)
+        super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
         for option, value in (("steps", steps), ("episodes", episodes), ("beam", beam)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise InputError(f"{option} must be a whole number >= 1, got {value!r}")
@@ -142,7 +143,6 @@ class MEG(Explainer):
         self.weight, self.discount, self.embeddings = weight, discount, embeddings
         self.ring_sizes, self.between_rings = tuple(ring_sizes), between_rings
         self.agent = agent or AgentOptions()
-        self._reasons: WeakKeyDictionary[Search, dict[int, str]] = WeakKeyDictionary()
 
     def parameters(self) -> dict[str, Any]:
         """The options of the chosen mode."""
@@ -158,10 +158,8 @@ class MEG(Explainer):
             "between_rings": self.between_rings,
         }
 
-    def describe_failure(self, search: Search, row: int | None = None) -> str:
-        """Why nothing was found: of one graph of the batch, or what can be said of all of them."""
-        if row is not None and row in self._reasons.get(search, {}):
-            return self._reasons[search][row]
+    def describe_failure(self, search: Search) -> str:
+        """What can be said of all graphs; ``search.reasons`` says it of each."""
         return (
             f"no molecule within {self.steps} step{'s' if self.steps > 1 else ''} is an answer, or the graph is none "
             "that RDKit takes, or the edit space leaves no step"
@@ -181,7 +179,8 @@ class MEG(Explainer):
     def _search(self, search: Search) -> None:
         if search.base.directed:
             raise InputError("MEG edits bonds, which have no direction: give undirected graphs, and no directed=True")
-        reasons = self._reasons[search] = {}
+        schema = search.moves.allowed.schema
+        search.keeps = lambda row, edits: valid_molecule(edits.apply(search.base.graphs[row]), schema)
         worlds = []
         for row in (~search.solved & ~search.stopped).nonzero().flatten().tolist():
             if search.late():
@@ -189,7 +188,7 @@ class MEG(Explainer):
                 continue
             found = Molecules(search, row, ring_sizes=self.ring_sizes, between_rings=self.between_rings)
             if found.start is None:
-                reasons[row] = found.reason
+                search.reasons[row] = found.reason
             else:
                 worlds.append(_World(row, found, found.start))
         self._embed(search, worlds)
@@ -199,7 +198,7 @@ class MEG(Explainer):
         else:
             for world in worlds:
                 self._explore(search, world)
-        reasons |= {w.row: self._why(search, w) for w in worlds if not bool(search.solved[w.row])}
+        search.reasons |= {w.row: self._why(search, w) for w in worlds if not bool(search.solved[w.row])}
 
     def _why(self, search: Search, world: _World) -> str:
         flips = sum(s.flips for s in world.seen.values())
@@ -248,8 +247,7 @@ class MEG(Explainer):
 
     def _explore(self, search: Search, world: _World) -> None:
         """Episodes of an agent that is trained on the way."""
-        seed = (content_key(world.molecules.graph) ^ (self.seed * 1_000_003)) & (2**63 - 1)
-        agent = Agent(BITS + 1, self.agent, seed)
+        agent = Agent(BITS + 1, self.agent, generator_of(world.molecules.graph, self.seed).initial_seed())
         known: dict[tuple[str, int], tuple[list[Candidate], Tensor]] = {}
         unseen: set[tuple[str, int]] = set()
 

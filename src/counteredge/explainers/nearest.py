@@ -40,8 +40,7 @@ class Nearest(Explainer):
         rounds: Bisections one after the other; each but the first keeps the edits that those before it found needed.
         mode: ``"paper"``; there is no other.
         seed: Of the random orders.
-        postprocess: ``"shrink"`` (default) makes answers one-minimal, the size before is kept in ``cf.raw``; ``None``
-            leaves them as bisected.
+        postprocess: ``"shrink"`` makes answers one-minimal; ``None`` leaves them as bisected.
         memory: Bytes that one batched pass may take.
 
     Sources: Wachter et al. (2018) and Keane and Smyth (ICCBR 2020) for the neighbour; Boundary Attack (Brendel et al.,
@@ -59,7 +58,7 @@ class Nearest(Explainer):
     """
 
     name: ClassVar[str] = "nearest"
-    takes_references = True
+    takes_references = needs_references = True
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class Nearest(Explainer):
         rounds: int = 1,
         mode: str | None = None,
         seed: int = 0,
-        postprocess: Literal["shrink"] | None = "shrink",
+        postprocess: Literal["shrink"] | None = None,
         memory: int = 1 << 30,
     ) -> None:
         super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
