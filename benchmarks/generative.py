@@ -179,7 +179,7 @@ def d4_figures(**options: Any) -> dict[str, float]:
         flips = (
             torch.rand(draws, n, n, generator=generator) < rate * torch.rand(draws, 1, 1, generator=generator)
         ).triu(1)
-        flips |= flips.transpose(1, 2)
+        flips = flips | flips.transpose(1, 2)
         tried = [Data(x=g.x, edge_index=(adj ^ f).nonzero().t().contiguous()) for f in flips]
         sizes = flips.sum((1, 2)) / 2
         hit = [int(s) for s, y in zip(sizes, predicted(model, tried), strict=True) if y != label and s > 0]

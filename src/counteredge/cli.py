@@ -179,6 +179,7 @@ def _options(given: list[str]) -> dict[str, Any]:
         name, sign, value = each.partition("=")
         if not sign or not name.strip():
             raise InputError(f"--option {each!r} is not like name=value, for example iterations=100")
+        value = {"True": "true", "False": "false", "None": "null"}.get(value, value)
         try:
             out[name.strip()] = json.loads(value)
         except ValueError:

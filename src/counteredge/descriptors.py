@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from counteredge.errors import unknown
+from counteredge.errors import InputError, unknown
 from counteredge.graphs import buckets
 from counteredge.schema import Column, FeatureSchema
 from counteredge.shortest import MATRICES, by_shortest_paths, cached
@@ -191,7 +191,10 @@ def _of_graphs(graphs: Sequence[Data], names: Sequence[str], memory: int) -> lis
         for base in buckets(bare, memory=memory, copies=MATRICES):
             values = compute(base.adj, base.mask, names)
             for k, i in enumerate(base.ids.tolist()):
-                columns[i] = values[k, : part[i].x.shape[0]].to(part[i].x.dtype)
+                x = part[i].x
+                if not x.is_floating_point() and not torch.equal(values[k], values[k].round()):
+                    raise InputError(f"x has {x.dtype} columns, which cannot hold {', '.join(names)}: give x.float()")
+                columns[i] = values[k, : x.shape[0]].to(x.dtype)
         found += columns.values()
     return found
 
@@ -240,8 +243,8 @@ def refreshed(graphs: Sequence[Data], schema: FeatureSchema) -> list[Data]:
     out = []
     for g, columns in zip(graphs, _of_graphs(graphs, names, MEMORY), strict=True):
         fresh = g.__copy__()
-        fresh.x = g.x.clone()
-        fresh.x[:, list(schema.derived)] = columns
+        fresh.x = g.x.clone(memory_format=torch.contiguous_format)
+        fresh.x.view(len(g.x), -1)[:, list(schema.derived)] = columns
         out.append(fresh)
     return out
 

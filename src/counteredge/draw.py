@@ -42,9 +42,7 @@ def draw(cf: Counterfactual, path: str | Path | None = None) -> Figure:
     """Draw one counterfactual; see :meth:`counteredge.Counterfactual.draw`."""
     figure = _figure((5.2, 5.2))
     _panel(figure.add_subplot(), cf)
-    figure.legend(
-        handles=_legend([cf]), loc="outside lower center", ncols=5, frameon=False, fontsize=8, handlelength=1.6
-    )
+    figure.legend(handles=_legend([cf]), fontsize=8, **LEGEND)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
@@ -64,9 +62,7 @@ def gallery(cfs: Sequence[Counterfactual], path: str | Path | None = None, *, mo
     figure = _figure((3.3 * columns, 3.4 * rows + 0.4))
     for k, cf in enumerate(chosen):
         _panel(figure.add_subplot(rows, columns, k + 1), cf, small=True)
-    figure.legend(
-        handles=_legend(chosen), loc="outside lower center", ncols=5, frameon=False, fontsize=9, handlelength=1.6
-    )
+    figure.legend(handles=_legend(chosen), fontsize=9, **LEGEND)
     if path is not None:
         figure.savefig(path, dpi=110)
     return figure

@@ -160,6 +160,10 @@ class EditSet:
         Raises:
             InputError: Edits of nodes or attributes that are not edits of this graph.
         """
+        n = int(data.x.shape[0])
+        ends = [v for pair in self.added for v in pair]
+        if max(ends, default=0) >= n + len(self.new_nodes) or max((e.node for e in self.features), default=0) >= n:
+            raise InputError(f"the edits name nodes that a graph of {n} nodes does not have")
         if self.node_count or self.attributes:
             self._check(data)
         if self.attributes:

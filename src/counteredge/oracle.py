@@ -83,7 +83,6 @@ class Oracle:
         self.free = 0
         self.launches = 0
         self.tally = torch.zeros(3, 0, dtype=torch.long)
-        self.partial = False  # whether search passes see a part of what predict sees
 
     # -- sessions ----------------------------------------------------------------------------------------------------
 
@@ -281,6 +280,10 @@ class Oracle:
         if z.requires_grad:
             z.register_hook(lambda g: self._add(1, ids))  # type: ignore[no-untyped-call]
         return z
+
+    def partial(self, ids: Tensor) -> Tensor:
+        """Of which graphs search passes see but a part of what :meth:`predict` sees, ``(K,)``."""
+        return torch.zeros_like(ids, dtype=torch.bool)
 
     def note(self) -> None:
         """From now on, remember what each evaluated graph costs besides its edits."""

@@ -41,6 +41,8 @@ def by_shortest_paths(a: Tensor, mask: Tensor, betweenness: bool) -> Tensor:
     rest = torch.ones(len(a), dtype=torch.bool, device=a.device)
     arcs = a.sum((1, 2))
     for first, last in _alike(a, arcs, mask):
+        if last - first < WORTH:
+            continue
         run = a[first:last]
         common = (2 * run.sum(0) > last - first).to(a.dtype)
         shared = run.flatten(1) @ common.flatten()

@@ -32,7 +32,6 @@ class EditSpace:
         features: Allow feature edits.
         schema: Meaning of the columns; read off the given graphs when ``None``.
         directed: Edit single arcs (``True``) or undirected pairs (``False``); as each graph is when ``None``.
-        nodes: Allow nodes to come and go, with the few methods that do so (C2Explainer, MEG).
         frozen_nodes: Nodes whose features and incident edges stay: indices for every graph, or a function
             ``data -> indices``.
         frozen_edges: Pairs (present or absent) that stay: ``[(i, j), ...]``, or a function ``data -> pairs``.
@@ -57,6 +56,7 @@ class EditSpace:
         gamma: Prior of a pair in [-1, 1] (paper, Method): above 0 the pair is cheaper to flip, cost / (1 + gamma)
             (paper, App. A.4), and at -1 it is frozen; the ``paper`` preset adds it to the start of P. A number,
             for absent pairs, an ``(n, n)`` tensor, or a function ``data -> (n, n)`` tensor.
+        nodes: Allow nodes to come and go, with the few methods that do so (C2Explainer, MEG, CLEAR with its padding).
 
     Example:
         >>> EditSpace.of("edges").features
@@ -68,7 +68,6 @@ class EditSpace:
     features: bool = True
     schema: FeatureSchema | None = None
     directed: bool | None = None
-    nodes: bool = True
     frozen_nodes: Sequence[int] | PerGraph = ()
     frozen_edges: Sequence[Pair] | PerGraph = ()
     frozen_features: Sequence[int] = ()
@@ -83,10 +82,13 @@ class EditSpace:
     feature_cost: float | Sequence[float] = 1.0
     structural: Literal["refreshed", "frozen"] | None = None
     gamma: float | Tensor | PerGraph = field(default=0.0, compare=False)
+    nodes: bool = True
 
     def __post_init__(self) -> None:
         if self.structural not in (None, "refreshed", "frozen"):
             raise InputError(f"structural={self.structural!r} is unknown; use 'refreshed' or 'frozen'")
+        if not isinstance(self.nodes, bool):
+            raise InputError(f"nodes={self.nodes!r} must be True or False: whether nodes may come and go")
         if self.chemistry not in (None, "valence"):
             raise InputError(f"chemistry={self.chemistry!r} is unknown; use 'valence', or None")
         if not callable(self.new_edges) and self.new_edges not in ("mode", "mean", "zero"):

@@ -100,7 +100,7 @@ def test_command_line(monkeypatch, capsys, tmp_path):
     ("words", "message"),
     [
         (["--dataset", "MUTGA"], "MUTAG"),
-        (["--dataset", "Tree-Cycles", "--explainer", "nobody"], "Known: xplore"),
+        (["--dataset", "Tree-Cycles", "--explainer", "nobody"], "xplore"),
         (["--dataset", "Tree-Cycles", "--features", "gating"], "preset='minimal'"),
         (["--dataset", "Tree-Cycles", "--preset", "paper", "--edits", "features"], "edits edges only"),
         (

@@ -10,7 +10,7 @@ from torch_geometric.nn import GCNConv, GraphConv
 import counteredge as ce
 from counteredge.data import pairs_of
 from counteredge.engine.moves import Moves
-from counteredge.errors import CapabilityError, InputError
+from counteredge.errors import BudgetError, CapabilityError, InputError
 from counteredge.explainers.clear import CLEAR
 from counteredge.explainers.clear_networks import GraphVAE
 from counteredge.explainers.padded import generated_features, normalised, pair_draws
@@ -269,6 +269,50 @@ def test_padding_is_new_nodes_where_the_code_is_followed():
     assert all(len(cf.data.x) == most for cf in found)
     assert all(len(cf.edits.new_nodes) == most - len(cf.original.x) and cf.edits.directed for cf in found)
     assert any(j >= len(cf.original.x) for cf in found for _, j in cf.edits.added)
+
+
+def test_padding_keeps_to_the_edit_space():
+    graphs = sample_graphs(16)
+    made = CLEAR(mode="reference", epochs=20, hidden=8, latent=4, samples=4)
+    made.fit(sample_model(), graphs, edits=ce.EditSpace(schema=sample_schema()), progress=False)
+
+    def explain(k=1, **space):
+        edits = ce.EditSpace(schema=sample_schema(), **space)
+        return made.explain(sample_model(), graphs, edits=edits, k=k, progress=False)
+
+    small = [k for k, g in enumerate(graphs) if len(g.x) < made.spec["nodes"]]
+    for space in ({"nodes": False}, {"add_edges": False}):
+        found = [cf for cf in explain(**space) if cf.found]
+        assert found
+        assert not any(cf.edits.new_nodes for cf in found)
+        assert all(max(p) < len(cf.original.x) for cf in found for p in cf.edits.added)
+    for limit in ({"max_degree": 4}, {"keep_connected": True}, {"k": 2}):
+        with pytest.raises(InputError, match="use crop_padding=True"):
+            explain(**limit)
+    # new nodes are of the first category where features stay as they are
+    rows = [v for k in small for v in explain(features=False)[k].edits.new_nodes]
+    assert rows
+    assert all(v == (1, 0, 0, 0, 0, 0) for v in rows)
+
+
+def test_memory_is_bounded_by_what_is_explained_and_by_the_batch():
+    graphs = community(12)
+    small = Data(x=graphs[0].x[:4], edge_index=torch.tensor([[0, 1], [1, 0]]))
+    made = CLEAR(epochs=1, hidden=4, latent=4, samples=1)
+    made.fit(Dense(), graphs, edits="edges", progress=False)
+    p, x = made._generated(GraphBatch.from_graphs([small]), torch.tensor([0]), torch.tensor([1]))
+    assert p.shape == (1, 4, 4)
+    assert x.shape == (1, 4, 2)
+    large = []
+    for g in graphs:
+        more = torch.zeros(50, 2)
+        large.append(Data(x=torch.cat([g.x, more]), edge_index=g.edge_index))
+    tight = {"epochs": 1, "hidden": 4, "latent": 4, "memory": 1 << 20}
+    with pytest.raises(BudgetError, match=r"pads 12 training graphs a step to 70 nodes.* 4 MiB.* batch_size=3 fits"):
+        CLEAR(**tight).fit(Dense(), large, edits="edges", progress=False)
+    CLEAR(**tight, batch_size=3).fit(Dense(), large, edits="edges", progress=False)
+    with pytest.raises(InputError, match="2 columns of x, these have 3"):
+        made.generate(Data(x=torch.ones(4, 3), edge_index=small.edge_index), 1)
 
 
 def test_larger_graphs_than_in_training():

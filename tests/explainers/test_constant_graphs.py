@@ -58,6 +58,7 @@ def test_what_may_not_change_stays():
     only = ce.EditSpace(schema=sample_schema(), remove_edges=False)
     for cf in EmptyGraph().explain(sample_model(), sample_graphs(), edits=only, progress=False):
         assert (cf.found, cf.calls.forward) == (False, 1)  # there is nothing to ask about
+        assert "refused" in cf.reason
 
 
 def test_limits_on_whole_graphs_hold():

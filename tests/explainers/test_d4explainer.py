@@ -446,6 +446,11 @@ def test_nodes(tmp_path):
         ({"lr": 0.0}, "lr"),
         ({"dropout": 1.0}, "dropout"),
         ({"select": "best"}, "select"),
+        ({"prob_low": float("nan")}, "prob_low"),
+        ({"alpha_cf": float("nan")}, "alpha_cf"),
+        ({"alpha_cf": "much"}, "alpha_cf"),
+        ({"isolated": 1}, "isolated must be True or False"),
+        ({"level_weights_bug": "no"}, "level_weights_bug"),
     ],
 )
 def test_options_that_cannot_be_used(options, says):

@@ -10,7 +10,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from counteredge.edits import EditSet
 from counteredge.engine.search import Budget, Search
-from counteredge.errors import InputError
+from counteredge.errors import BudgetError, InputError
 from counteredge.explainers.induce import Game, InduCE, Play, candidates
 from counteredge.explainers.induce_policy import Policy, View
 from counteredge.graphs import GraphBatch
@@ -272,8 +272,10 @@ def test_saved_and_loaded_it_answers_the_same(tmp_path):
     ("options", "said"),
     [
         ({"steps": 0}, "steps must be a whole number >= 1"),
-        ({"lr": 0.0}, "lr must be above 0"),
-        ({"gamma_discount": 1.5}, "gamma_discount at most 1"),
+        ({"lr": 0.0}, "lr must be a number above 0"),
+        ({"gamma_discount": 1.5}, "gamma_discount must be a number >= 0 and <= 1"),
+        ({"beta": float("inf")}, "beta must be a number"),
+        ({"layer": None}, "layer=None is unknown"),
         ({"entropy": -1}, "entropy must be a number >= 0"),
         ({"layer": "gin"}, "layer"),
         ({"reward": "other"}, "reward"),
@@ -284,6 +286,39 @@ def test_saved_and_loaded_it_answers_the_same(tmp_path):
 def test_bad_options(options, said):
     with pytest.raises(InputError, match=said):
         InduCE(**options)
+
+
+def test_a_graph_of_which_the_plays_do_not_fit_is_refused():
+    explainer = InduCE(episodes=1, batch=2, repeats=4, memory=1 << 20)
+    with pytest.raises(BudgetError, match=r"graph 1 with 80 nodes needs 2 MiB for 4 plays at once, the bound is 1 MiB"):
+        explainer.fit(Pairs(), [path(4), path(80)], progress=False)
+    assert InduCE(transductive=True, batch=8, repeats=3).copies == 48
+    assert InduCE(transductive=True, batch=2).copies == 8
+    with pytest.raises(BudgetError, match="30 nodes"):
+        InduCE(transductive=True, batch=100, memory=1 << 20).explain(Pairs(), path(30), progress=False)
+
+
+def test_the_graph_as_it_is_is_asked_about_once_however_often_it_is_played():
+    asked = []
+
+    class Watched(Pairs):
+        def forward(self, x, edge_index, batch):
+            asked.extend(torch.bincount(batch[edge_index[0]], minlength=int(batch.max()) + 1).tolist())
+            return super().forward(x, edge_index, batch)
+
+    options = InduCE(repeats=3)
+    search, session = searched([path(5), path(3)], options, Watched())
+    play = Play(search, torch.tensor([0, 0, 0, 1, 1, 1]), options)
+    asked.clear()
+    before = int(search.oracle.tally.sum())
+    play.begin()
+    assert sorted(asked) == [4, 8]
+    assert int(search.oracle.tally.sum()) - before == 2
+    seen, loss = play.seen.clone(), play.loss.clone()
+    play.look()
+    assert torch.equal(seen, play.seen)
+    assert torch.equal(loss, play.loss)
+    session.__exit__(None, None, None)
 
 
 def test_what_cannot_be_learnt_is_said():

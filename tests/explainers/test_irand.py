@@ -216,9 +216,10 @@ def test_frozen_pairs_are_never_drawn():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"p": 0}, "p=0 is the largest share"),
-        ({"p": 1.5}, r"p=1\.5"),
-        ({"p": True}, "p=True"),
+        ({"p": 0}, "p must be a number above 0 and <= 1, got 0"),
+        ({"p": 1.5}, r"got 1\.5"),
+        ({"p": True}, "got True"),
+        ({"p": float("nan")}, "got nan"),
         ({"t": 0}, "t must be a whole number >= 1, got 0"),
         ({"t": 2.0}, r"got 2\.0"),
         ({"mode": "reference"}, "unknown mode of IRand 'reference'"),

@@ -447,3 +447,96 @@ def test_wrong_options_are_refused(explainer):
 def test_models_without_gradients_are_refused(explainer):
     with pytest.raises(ce.CapabilityError, match="gradients"):
         explainer().explain(lambda batch: [0] * batch.num_graphs, marked(), edits="edges")
+
+
+# -- what a review found ---------------------------------------------------------------------------------------------
+
+
+class NodeNet(torch.nn.Module):
+    def __init__(self, seed):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.one, self.two = GCNConv(3, 8), GCNConv(8, 2)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.mul_(2.0)
+
+    def forward(self, x, edge_index):
+        return self.two(self.one(x, edge_index).tanh(), edge_index)
+
+
+def tree(n=40, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    parent = torch.tensor([int(torch.randint(max(1, i), (), generator=rng)) for i in range(1, n)])
+    arcs = torch.stack([parent, torch.arange(1, n)])
+    return Data(x=torch.randn(n, 3, generator=rng), edge_index=torch.cat([arcs, arcs.flip(0)], 1))
+
+
+@pytest.mark.parametrize("postprocess", [None, "shrink"])
+def test_budgets_hold_where_candidates_are_confirmed_on_the_way(postprocess):
+    """On balls each better candidate is asked of the full graph: that costs calls which must be there."""
+    model, g = NodeNet(1), tree()
+    for explainer, calls in (
+        (C2Explainer(iterations=30, postprocess=postprocess), 62),
+        (ce.XPlore("paper", iterations=30, postprocess=postprocess), 33),
+    ):
+        cfs = explainer.explain(model, g, node=range(0, 40, 5), edits="edges", budget=ce.Budget(calls=calls))
+        assert max(cf.calls.forward for cf in cfs) <= calls
+        assert any(cf.calls.forward > 30 for cf in cfs)
+
+
+def test_a_node_is_answered_alike_whatever_the_other_balls_are():
+    """One ball may be the whole graph while another is a part of it."""
+    path = torch.stack([torch.arange(10), torch.arange(10) + 1])
+    x = torch.randn(11, 3, generator=torch.Generator().manual_seed(2))
+    g = Data(x=x, edge_index=torch.cat([path, path.flip(0)], 1))
+    explainer = C2Explainer(mode="improved", iterations=40, postprocess="shrink")
+    for seed in range(4):
+        alone = explainer.explain(NodeNet(seed), g, node=5, edits="edges").to_dict(timings=False)
+        beside = explainer.explain(NodeNet(seed), g, node=[5, 0], edits="edges")[0].to_dict(timings=False)
+        assert alone == beside
+
+
+def test_several_targets_do_not_hang_on_where_the_batch_is_cut(monkeypatch):
+    graphs, explainer = sample_graphs(), COMBINEX(targets="all", iterations=40, lr=0.2)
+    space = ce.EditSpace(schema=sample_schema())
+    whole = [c.to_dict(timings=False) for c in explainer.explain(sample_model(), graphs, edits=space)]
+    monkeypatch.setattr("counteredge.oracle.CACHED_ENTRIES", 1)
+    cut = [c.to_dict(timings=False) for c in explainer.explain(sample_model(), graphs, edits=space)]
+    assert whole == cut
+
+
+def test_new_nodes_and_limits_of_whole_graphs():
+    space = ce.EditSpace(schema=sample_schema(), max_degree=4)
+    with pytest.raises(ce.InputError, match="new_nodes=0"):
+        C2Explainer(iterations=5).explain(sample_model(), sample_graphs(2), edits=space)
+    wide = C2Explainer(iterations=60).explain(sample_model(), sample_graphs(), edits="edges")
+    bound = C2Explainer(iterations=60).explain(
+        sample_model(), sample_graphs(), edits="edges", budget=ce.Budget(edges=100)
+    )
+    assert [c.edits for c in wide] == [c.edits for c in bound], "a bound that nothing reaches changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (CFGNNExplainer, {"mode": "legacy_gretel", "beta": 7}),
+        (CFGNNExplainer, {"optimizer": "adadelta", "momentum": 0.9}),
+        (CF2, {"mode": "legacy_gretel", "trained_graphs": 9, "thr": 0.1}),
+        (COMBINEX, {"r": 3.0}),
+        (COMBINEX, {"a0": 0.3}),
+        (C2Explainer, {"candidates": "deletions", "new_nodes": 2}),
+        (ce.XPlore, {"mode": "legacy_gretel", "box": True}),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(make, options):
+    with pytest.raises(ce.InputError, match="nothing"):
+        make(**options)
+
+
+def test_flags_are_no_words():
+    with pytest.raises(ce.InputError, match="True or False"):
+        CFGNNExplainer(detach_degree="False")
+    with pytest.raises(ce.InputError, match="contradict"):
+        ce.XPlore("paper", mode="minimal")

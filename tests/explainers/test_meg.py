@@ -634,14 +634,28 @@ GRAPH = graph("CCO")
         ({"beam": 3}, "beam= belongs to mode='improved'"),
         ({"mode": "improved", "episodes": 9}, "episodes= belongs to mode='paper'"),
         ({"mode": "improved", "agent": AgentOptions()}, "agent= belongs to mode='paper'"),
-        ({"weight": 2}, "weight must lie in"),
-        ({"discount": 0}, "discount in"),
+        ({"weight": 2}, "weight must be a number >= 0 and <= 1"),
+        ({"discount": 0}, "discount must be a number above 0"),
+        ({"embeddings": 1}, "embeddings must be True or False"),
+        ({"between_rings": "no"}, "between_rings must be True or False"),
+        ({"ring_sizes": 6}, "ring_sizes must be whole numbers"),
+        ({"ring_sizes": (5, 2)}, "ring_sizes: each must be a whole number >= 3, got 2"),
+        ({"agent": {"lr": 1}}, "agent must be AgentOptions"),
         ({"mode": "reference"}, "mode of MEG 'reference'"),
     ],
 )
 def test_options_that_do_not_work(options, said):
     with pytest.raises(ce.InputError, match=said):
         MEG(**options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("lr", 0), ("gamma", 1.5), ("polyak", -1), ("memory", 0), ("epsilon", float("nan")), ("decay", "slow")],
+)
+def test_options_of_the_agent_that_do_not_work(option, value):
+    with pytest.raises(ce.InputError, match=f"AgentOptions: {option} must be"):
+        AgentOptions(**{option: value})
 
 
 def test_parameters_are_those_of_the_mode():

@@ -62,7 +62,8 @@ FULL = graph(6, *((i, j) for i in range(6) for j in range(i + 1, 6)))
 
 
 def explain(model, given, references, edits="edges", **options):
-    return Nearest(**{"postprocess": "shrink", **options}).explain(model, given, references=references, edits=edits, progress=False)
+    method = Nearest(**{"postprocess": "shrink", **options})
+    return method.explain(model, given, references=references, edits=edits, progress=False)
 
 
 def test_the_way_back_ends_at_the_boundary():

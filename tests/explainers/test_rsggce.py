@@ -316,6 +316,48 @@ def test_impossible_options_are_refused(options):
         RSGGCE(**options)
 
 
+class WeighsEdges(torch.nn.Module):
+    """The number of edges, as a value."""
+
+    def forward(self, x, edge_index, batch):
+        return torch.bincount(batch[edge_index[0]], minlength=int(batch.max()) + 1).to(x.dtype)[:, None] / 2
+
+
+def test_a_range_of_a_regression():
+    model, graphs = WeighsEdges(), rings()
+    options = {"task": "regression", "desired": (2.5, 7.5), "progress": False}
+    made = RSGGCE(epochs=1, walks=2)
+    made.fit(model, graphs, **options)
+    assert made.spec["classes"] == [[0]]
+    cfs = made.explain(model, graphs, **options)
+    away = [cf for cf in cfs if not 2.5 < cf.before.label < 7.5]
+    assert 0 < len(away) < len(cfs)
+    found = [cf for cf in away if cf.found]
+    assert found
+    assert all(2.5 < cf.after.label < 7.5 for cf in found)
+    with pytest.raises(InputError, match="the same of all"):
+        made.fit(model, graphs, task="regression", desired=(50.0, 60.0), progress=False)
+
+
+def test_another_model_or_wish_than_it_was_fitted_for_is_refused(tmp_path):
+    class Three(CountsEdges):
+        def forward(self, x, edge_index, batch):
+            return super().forward(x, edge_index, batch)[:, [0, 1, 1]]
+
+    model, graphs = counted()
+    made = RSGGCE(epochs=1)
+    made.fit(model, graphs, desired=1, progress=False)
+    made.save(tmp_path / "made.safetensors")
+    made = RSGGCE.load(tmp_path / "made.safetensors")
+    assert made.explain(model, graphs[0], desired={1}, progress=False).found
+    with pytest.raises(InputError, match=r"2 outputs \(task 'multiclass'\) and desired=1, .* and desired=None"):
+        made.explain(model, graphs[0], progress=False)
+    with pytest.raises(InputError, match="this is a model with 3 outputs"):
+        made.explain(Three(9), graphs[0], desired=1, progress=False)
+    with pytest.raises(InputError, match="task 'multilabel'"):
+        made.explain(model, graphs[0], task="multilabel", desired={1: 1}, progress=False)
+
+
 def test_it_has_to_learn_first_and_on_the_same_columns():
     with pytest.raises(InputError, match="learn first"):
         RSGGCE().explain(sample_model(), sample_graphs())
@@ -323,3 +365,6 @@ def test_it_has_to_learn_first_and_on_the_same_columns():
         fitted("paper", 0).explain(CountsEdges(9), rings())
     with pytest.raises(InputError, match="kind"):
         fitted("paper", 0).generate(sample_graphs(), 9)
+    for ask in (fitted("paper", 0).generate, fitted("paper", 0).realness):
+        with pytest.raises(InputError, match="6 columns of x, these have 1"):
+            ask(rings())

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from counteredge.cache import write_atomic
 from counteredge.datasets import GraphDataset, load
 from counteredge.draw import gallery
-from counteredge.errors import InputError
+from counteredge.errors import InputError, unknown
 from counteredge.explainers import Explainer, Trained, explainer_class, get_explainer
 from counteredge.metrics import Evaluation, evaluate
 from counteredge.models import TrainedModel, oracle_for
@@ -59,6 +59,7 @@ class RunSpec:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "explainer", explainer_class(self.explainer).name)
         if self.preset is None:
             object.__setattr__(self, "preset", explainer_class(self.explainer).modes[0])
         if self.explainer != "xplore" and self.features is not None:
@@ -66,7 +67,7 @@ class RunSpec:
         if self.explainer != "xplore" or self.preset == "minimal":
             return
         if self.features is None and self.edits == "features":
-            raise InputError(f"preset {self.preset} without features edits edges: choose features gating or freedom")
+            raise InputError(f"preset {self.preset} without features edits edges only: choose gating or freedom")
         if self.features is not None and self.edits == "edges":
             raise InputError(f"features {self.features} with edits edges would edit no feature: choose edits both")
         if self.features is None:
@@ -169,14 +170,14 @@ def run_explain(
 def _made(spec: RunSpec) -> Explainer:
     """The explainer that a spec describes."""
     own = {} if spec.features is None else {"features": spec.features}
-    for name in ("mode", "preset", "seed", "features"):
-        if name in spec.options:
+    elsewhere = {"mode", "preset", "seed", *(("features",) if spec.explainer == "xplore" else ())}
+    taken = [n for n in inspect.signature(explainer_class(spec.explainer)).parameters if n not in elsewhere]
+    for name in spec.options:
+        if name in elsewhere:
             raise InputError(f"option {name}= has a place of its own in a run, it is not among options")
-    try:
-        return get_explainer(spec.explainer, mode=spec.preset, seed=spec.seed, **own, **spec.options)
-    except TypeError as e:
-        taken = ", ".join(n for n in inspect.signature(explainer_class(spec.explainer)).parameters)
-        raise InputError(f"{spec.explainer} does not take these options ({e}); it takes: {taken}") from e
+        if name not in taken:
+            raise unknown(f"option of {spec.explainer}", name, taken)
+    return get_explainer(spec.explainer, mode=spec.preset, seed=spec.seed, **own, **spec.options)
 
 
 def _fitted(
@@ -218,6 +219,7 @@ def _claim(folder: Path, spec: RunSpec) -> None:
         except ValueError as e:
             raise InputError(f"{file} does not say what the folder is for ({e}): choose another --out") from e
         # a run of an earlier version has no word for what it did not know
+        there = {"options": {}, **there}
         differs = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
         if differs:
             told = ", ".join(f"{k}={there.get(k)!r} (now {wanted.get(k)!r})" for k in differs)

@@ -36,6 +36,7 @@ class Schedule:
             which the graph is done (``"first"``), or the one that the last step leaves (``"last"``).
         later: Of two that cost the same, the later one is kept.
         passes: Evaluations of the model a step.
+        held: Graphs that one of its relaxed passes holds for each graph.
     """
 
     iterations: int = 50
@@ -46,6 +47,7 @@ class Schedule:
     select: Literal["best", "first", "last"] = "best"
     later: bool = False
     passes: int = 1
+    held: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.iterations, int) or isinstance(self.iterations, bool) or self.iterations < 1:
@@ -53,8 +55,10 @@ class Schedule:
         for name, value, least in (("lr", self.lr, 0.0), ("clip", 1.0 if self.clip is None else self.clip, 0.0)):
             if not isinstance(value, int | float) or not value > least:
                 raise InputError(f"{name} must be a number above 0, got {value!r}")
-        if not 0 <= self.momentum < 1:
+        if not isinstance(self.momentum, int | float) or not 0 <= self.momentum < 1:
             raise InputError(f"momentum must lie in [0, 1), got {self.momentum!r}")
+        if self.momentum and self.optimizer != "sgd":
+            raise InputError(f"momentum= belongs to optimizer='sgd' and does nothing with {self.optimizer!r}")
         for name, chosen, known in (
             ("optimizer", self.optimizer, ("sgd", "adam", "adadelta")),
             ("select", self.select, ("best", "first", "last")),
@@ -176,15 +180,21 @@ def optimise(
     times = torch.bincount(rows, minlength=search.base.size)[rows]
     calls = times * (schedule.iterations * schedule.passes + int(schedule.select == "last"))
     at = search.affordable(rows, calls).nonzero().flatten()
-    width = search.oracle.chunk(search.base, gradients=True)
-    for part in torch.split(at, width) if len(at) else ():
-        _optimise(search, make(part), schedule, stage, tick)
+    if not len(at):
+        return
+    width = max(1, search.oracle.chunk(search.base, gradients=True) // schedule.held)
+    parts = [_optimise(search, make(part), schedule, times[part], tick) for part in torch.split(at, width)]
+    # of a graph that had several targets the best one counts, wherever the batch was cut
+    state, cost = State.cat([k.state for k in parts]), torch.cat([k.cost for k in parts])
+    found = torch.isfinite(cost).nonzero().flatten()
+    found = found[best_in_group(state.row[found], [search.snap(cost[found])])]
+    search.settle(state[found], stage)
 
 
-def _optimise(search: Search, masks: Masks, schedule: Schedule, stage: str, tick: Callable[[], None]) -> None:
-    rows, size = masks.rows, len(masks.rows)
+def _optimise(search: Search, masks: Masks, schedule: Schedule, times: Tensor, tick: Callable[[], None]) -> _Kept:
+    size = len(masks.rows)
     optimizer = _optimizer(masks.leaves, schedule)
-    kept = _Kept(masks, schedule.later)
+    kept = _Kept(masks, schedule, times)
     live = torch.arange(size)
     for t in range(schedule.iterations):
         if search.late():
@@ -193,7 +203,7 @@ def _optimise(search: Search, masks: Masks, schedule: Schedule, stage: str, tick
         now = masks.step(t)
         if now.loss is None:
             raise TypeError(f"{type(masks).__name__}.step gave no loss")
-        better = kept.record(now, live) if schedule.select != "last" else live[:0]
+        better = kept.record(now, live, t) if schedule.select != "last" else live[:0]
         grads = torch.autograd.grad(now.loss.sum(), masks.leaves, allow_unused=True)
         done = torch.zeros(len(live), dtype=torch.bool)
         if schedule.select == "first":
@@ -216,43 +226,50 @@ def _optimise(search: Search, masks: Masks, schedule: Schedule, stage: str, tick
                 break
     else:
         if schedule.select == "last":
-            kept.record(masks.last(), live)
-    found = torch.isfinite(kept.cost).nonzero().flatten()
-    found = found[best_in_group(rows[found], [search.snap(kept.cost[found])])]
-    search.settle(kept.state[found], stage)
+            kept.record(masks.last(), live, schedule.iterations)
+    return kept
 
 
 class _Kept:
     """The best discrete graph of each so far."""
 
-    def __init__(self, masks: Masks, later: bool) -> None:
-        self.search, self.later = masks.search, later
+    def __init__(self, masks: Masks, schedule: Schedule, times: Tensor) -> None:
+        self.search, self.schedule, self.times = masks.search, schedule, times
         self.state = State(masks.rows, masks.a.clone(), masks.x.clone())
         self.cost = torch.full((len(masks.rows),), float("inf"), dtype=torch.float64)
         # where new edges lead messages in from beyond the part that is searched, its word is not enough
-        adds = bool((masks.flip & (masks.a < 0.5)).any())
-        self.refused = (
-            torch.zeros_like(self.state.adj, dtype=torch.bool) if adds and self.search.oracle.partial else None
-        )
+        adds = (masks.flip & (masks.a < 0.5)).flatten(1).any(1)
+        self.doubtful = adds & masks.search.oracle.partial(masks.search.base.ids[masks.rows])
+        self.refused = torch.zeros_like(self.state.adj, dtype=torch.bool)
 
-    def record(self, now: Step, live: Tensor) -> Tensor:
+    def record(self, now: Step, live: Tensor, t: int) -> Tensor:
         """Keep the candidates that better what was kept; returns which of the live graphs these are."""
         if now.state is None or now.valid is None or now.cost is None:
             return live[:0]
         # features are returned in the user's own dtype: what is kept is what is returned
         dtype = self.search.base.graphs[0].x.dtype
         now.state.x = now.state.x.to(dtype).to(now.state.x.dtype)
-        nearer = now.cost <= self.cost[live] if self.later else now.cost < self.cost[live]
+        nearer = now.cost <= self.cost[live] if self.schedule.later else now.cost < self.cost[live]
         better = (now.valid & nearer).nonzero().flatten()
-        if self.refused is not None:
-            fresh = ((now.state.adj[better] > 0.5) != self.refused[live[better]]).flatten(1).any(1)
-            better = better[fresh]
-            agreed = self.search.confirm(now.state[better])
-            self.refused[live[better[~agreed]]] = now.state.adj[better[~agreed]] > 0.5
-            better = better[agreed]
+        if bool(self.doubtful[live[better]].any()):
+            better = self._agreed(now.state, better, live, t)
         self.cost[live[better]] = now.cost[better].detach()
         self.state.adj[live[better]], self.state.x[live[better]] = now.state.adj[better], now.state.x[better]
         return better
+
+    def _agreed(self, state: State, better: Tensor, live: Tensor, t: int) -> Tensor:
+        """Those of the candidates that the untouched model confirms at once, where the search's word is not enough."""
+        search, schedule = self.search, self.schedule
+        doubtful = self.doubtful[live[better]]
+        sure, at = better[~doubtful], better[doubtful]
+        at = at[((state.adj[at] > 0.5) != self.refused[live[at]]).flatten(1).any(1)]
+        if search.budget.calls is not None:  # what the steps that are left will cost is spoken for
+            spent = search.oracle.forward_calls[search.base.ids[state.row[at]]]
+            left = (schedule.iterations - t) * schedule.passes * self.times[live[at]] + 2
+            at = at[spent + left <= search.budget.calls]
+        agreed = search.confirm(state[at])
+        self.refused[live[at[~agreed]]] = state.adj[at[~agreed]] > 0.5
+        return torch.cat([sure, at[agreed]]).sort().values
 
 
 def _clipped(grads: tuple[Tensor | None, ...], leaves: list[Tensor], clip: float | None) -> list[Tensor]:

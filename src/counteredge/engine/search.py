@@ -106,6 +106,7 @@ class Search:
         self.answers: dict[int, tuple[EditSet, Data]] = {}
         self.outside = torch.zeros(size, dtype=torch.bool)  # answers that ``state`` cannot hold: nodes came or went
         self.raw: dict[int, tuple[int, int]] = {}  # edge and feature edits before they were made fewer
+        self.several = False  # whether further answers will be asked for
         self.reasons: dict[int, str] = {}  # why a graph has no answer, where its method knows
         self.keeps: Callable[[int, EditSet], bool] | None = None  # what answers outside of ``state`` have to be besides
         # graphs that the user gave as examples of what is wished, and what the model says of them

@@ -65,7 +65,9 @@ def shrink_for_real(search: Search, rows: Tensor) -> None:
         s = State(active, search.state.adj[active], search.state.x[active])
         changed = moves.changed(s)
         several = changed.sum(1) > 1
-        fits = several & search.affordable(active, torch.where(several, changed.sum(1), 0))
+        # every single undo, halvings of how many go together, and the last word
+        halvings = torch.log2(changed.sum(1).clamp(min=1).double()).ceil().long() + 1
+        fits = several & search.affordable(active, torch.where(several, changed.sum(1) + halvings, 0))
         which, unit = (changed & fits[:, None]).nonzero(as_tuple=True)
         agreed = torch.zeros_like(changed)
         for k in range(0, len(which), UNDONE_AT_ONCE):

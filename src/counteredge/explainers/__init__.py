@@ -87,6 +87,8 @@ def get_explainer(explainer: str | type[Explainer] | Explainer, **options: Any) 
         'improved'
     """
     if isinstance(explainer, Explainer):
+        if options:
+            raise InputError(f"an explainer that is made already takes no options, got {', '.join(options)}")
         return explainer
     made = explainer_class(explainer) if isinstance(explainer, str) else explainer
     return made(**options)

@@ -52,6 +52,7 @@ class Explainer:
     preset: str = "default"
     takes_references: bool = False
     needs_references: bool = False
+    one_answer: bool = False  # whether k > 1 is not to be had
     plain_numbers: bool = False  # reads every column as a number without bounds, as XPlore's published variants do
     needs_gradients: bool = False  # exact ones, with respect to edges
     looks_far: bool = True  # in node tasks: adds edges to nodes outside of the target's ball
@@ -72,8 +73,8 @@ class Explainer:
             raise InputError(f"seed must be a whole number >= 0, got {seed!r}")
         if postprocess not in (None, "shrink"):
             raise InputError(f"postprocess={postprocess!r} is unknown; use 'shrink', or None")
-        if memory < 1 << 20:
-            raise InputError(f"memory={memory} bytes is less than one MiB")
+        if not isinstance(memory, int) or isinstance(memory, bool) or memory < 1 << 20:
+            raise InputError(f"memory must be a whole number of bytes, at least 1 MiB ({1 << 20}), got {memory!r}")
         self.mode = self.preset = mode
         self.seed, self.postprocess = seed, postprocess
         self.memory = memory
@@ -207,6 +208,8 @@ class Explainer:
             raise InputError(f"k must be a whole number >= 1 and max_overlap lie in [0, 1], got {k=}, {max_overlap=}")
         if node is not None and references is not None:
             raise InputError("references= are whole graphs for graph-level models; they do not go with node=")
+        if k > 1 and self.one_answer:
+            raise InputError(f"{type(self).__name__} gives one answer a graph: leave k at 1, got {k}")
         space = self._space(EditSpace.of(edits))
         budget = budget or Budget()
         deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
@@ -246,7 +249,7 @@ class Explainer:
             tick = bar.update if not turn else _silent
             others = earlier, asked.max_overlap
             search = Search(oracle, base, allowed, z, asked.budget, asked.deadline, tick, others)
-            search.references = asked.references or search.references
+            search.references, search.several = asked.references or search.references, asked.k > 1
             # nothing to do where nothing may change, where all is well, or where there was no answer before
             fixed = ~allowed.flip.flatten(1).any(1) & ~allowed.features.flatten(1).any(1)
             search.stopped |= oracle.decision.flips(z, search.y0) | ~torch.isfinite(z).all(1) | fixed
@@ -280,8 +283,7 @@ def _shrink(search: Search) -> None:
     search.note_raw()
     rows = search.solved.nonzero().flatten()
     shrink(search, rows)
-    if search.oracle.partial:
-        shrink_for_real(search, search.solved.nonzero().flatten())
+    shrink_for_real(search, rows[search.oracle.partial(search.base.ids[rows])])
 
 
 @dataclass(frozen=True)

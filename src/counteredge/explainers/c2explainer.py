@@ -17,6 +17,7 @@ from counteredge.engine.optimise import Masks, Schedule, Step, optimise
 from counteredge.engine.search import Search
 from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
+from counteredge.explainers.options import choice, number, refuse_dead, whole
 from counteredge.graphs import GraphBatch
 from counteredge.nodes import NodeOracle
 from counteredge.nodes.head import MARK
@@ -83,22 +84,16 @@ class C2Explainer(Explainer):
     ) -> None:
         super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
         better = mode == "improved"
-        self.init = init or "uniform"
-        self.new_nodes = (0 if better else 3) if new_nodes is None else new_nodes
+        self.init = choice("init", "uniform" if init is None else init, ("uniform", "input"))
+        self.candidates = choice("candidates", candidates, ("ball", "target", "deletions"))
+        self.targets: Targets = choice("targets", targets, ("runner_up", "next", "all"))
+        if candidates != "ball":
+            refuse_dead(f"candidates={candidates!r}", {"new_nodes": new_nodes})
+        self.new_nodes = whole("new_nodes", (0 if better else 3) if new_nodes is None else new_nodes, 0)
         self.drop_above = 9 if drop_above is None and mode == "reference" else drop_above
-        self.candidates, self.targets = candidates, targets
-        for option, value, known in (
-            ("candidates", candidates, ("ball", "target", "deletions")),
-            ("init", self.init, ("uniform", "input")),
-            ("targets", targets, ("runner_up", "next", "all")),
-        ):
-            if value not in known:
-                raise InputError(f"{option}={value!r} is unknown; use {', '.join(known)}")
-        for option, count, least in (("new_nodes", self.new_nodes, 0), ("drop_above", self.drop_above or 1, 1)):
-            if not isinstance(count, int) or count < least:
-                raise InputError(f"{option} must be a whole number >= {least}, got {count!r}")
-        if not beta >= 0:
-            raise InputError(f"beta must be a number >= 0, got {beta!r}")
+        if self.drop_above is not None:
+            whole("drop_above", self.drop_above, 1)
+        number("beta", beta, 0)
         self.beta = beta
         self.schedule = Schedule(iterations, lr, "adam", passes=2)
         self.copies = 32
@@ -122,17 +117,21 @@ class C2Explainer(Explainer):
         node = isinstance(search.oracle, NodeOracle)
         if self.candidates == "target" and not node:
             raise InputError("candidates='target' are pairs with an explained node: it goes with node=")
-        grow = self.new_nodes if search.moves.allowed.nodes and not search.limited and not node else 0
-        if grow and self.candidates == "ball":
-            self._with_new_nodes(search, rows, target, grow)
+        if self.new_nodes and self.candidates == "ball" and not node:
+            self._with_new_nodes(search, rows, target, self.new_nodes if search.moves.allowed.nodes else 0)
             return
         flip = _near_target(search, self.candidates) if node else None
         make = lambda at: _Masks(search, rows[at], target[at], self, flip)  # noqa: E731
         optimise(search, rows, make, self.schedule, stage="descent")
 
     def _with_new_nodes(self, search: Search, rows: Tensor, target: Tensor, count: int) -> None:
-        """The same on graphs that have further nodes; what they are not used for is not in the answer."""
-        base = search.base
+        """The same on graphs that have further nodes; those that get no edge are not in the answer."""
+        base, allowed = search.base, search.moves.allowed
+        if count and (allowed.keep_connected or allowed.max_degree is not None or allowed.chemistry or search.several):
+            raise InputError(
+                "new nodes cannot be held to keep_connected, max_degree or chemistry, nor be among several answers "
+                "(k > 1): set new_nodes=0 for edges between the nodes there are, or EditSpace(nodes=False)"
+            )
         grown, fresh = [], []
         for g in base.graphs:
             x = g.x.reshape(len(g.x), -1)
@@ -230,7 +229,7 @@ class _Grown(Search):
         flip[:, :own, :own] = allowed.flip & (search.base.adj > 0.5)
         # a node that is not frozen may get an edge to a new node
         may = torch.zeros(size, n, dtype=torch.bool)
-        may[:, :own] = allowed.flip.any(2)
+        may[:, :own] = allowed.free
         place = torch.arange(n)
         old = search.base.sizes
         new = (place >= old[:, None]) & (place < (old + count)[:, None])

@@ -14,6 +14,7 @@ from counteredge.engine.optimise import Masks, Schedule, Step, optimise
 from counteredge.engine.search import Search
 from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
+from counteredge.explainers.options import choice, flag, number, refuse_dead
 from counteredge.space import EditSpace
 
 __all__ = ["CF2"]
@@ -22,8 +23,8 @@ __all__ = ["CF2"]
 class CF2(Explainer):
     """Counterfactual and factual reasoning over one edge mask (Tan et al., WWW 2022).
 
-    A weight ``w_ij = (sigmoid(M_ij) + sigmoid(M_ji)) / 2`` for each present edge. The kept part ``w o A`` is to have
-    the old prediction (factual), the rest ``(1 - w) o A`` another one (counterfactual):
+    A weight ``w_ij = (sigmoid(M_ij) + sigmoid(M_ji)) / 2`` for each present edge, ``M ~ N(1, 2 / n)`` at first. The
+    kept part ``w o A`` is to have the old prediction (factual), the rest ``(1 - w) o A`` another one (counterfactual):
     ``L = |w|_1 + lam * (alp * L_f + (1 - alp) * L_c)``, ``L_f = relu(gam - margin_p(w o A))``,
     ``L_c = relu(gam + margin_p((1 - w) o A))`` with ``margin_p = p_{y0} - max_{c != y0} p_c``, ``|w|_1`` over both
     directions of an edge. The answer is the graph without the edges of ``w > thr``.
@@ -34,10 +35,10 @@ class CF2(Explainer):
             ``"legacy_gretel"``: see ``trained_graphs``.
         iterations: Steps K.
         lr: Step size of Adam.
-        lam: Weight of the prediction losses. The paper: 1000 on graphs, 500 on nodes.
-        alp: Share of the factual loss; 0 is a pure counterfactual search.
-        gam: Margin of probability that is asked for.
-        thr: An edge goes when its weight is above. The paper: 0.5, and 0.1 on Tree-Cycles.
+        lam: Weight of the prediction losses; 500 when ``None``. The paper: 1000 on graphs, 500 on nodes.
+        alp: Share of the factual loss, 0.6 in the paper; 0 is a pure counterfactual search.
+        gam: Margin of probability that is asked for; 0.5 when ``None``.
+        thr: An edge goes when its weight is above; 0.5 when ``None``. The paper: 0.1 on Tree-Cycles.
         features: Also a mask on binary columns: entries of ``w > thr`` become 0.
         binary_form: Which class the loss of a single logit is about: ``"y0"``, or ``"class1"``.
         select: ``"last"``, or ``"best"``: the fewest deletions that flip, of all steps.
@@ -51,7 +52,7 @@ class CF2(Explainer):
 
     Example:
         >>> CF2(lam=500, alp=0).parameters()["alp"]
-        0
+        0.0
     """
 
     name: ClassVar[str] = "cf2"
@@ -64,10 +65,10 @@ class CF2(Explainer):
         mode: Literal["paper", "reference", "improved", "legacy_gretel"] = "paper",
         iterations: int | None = None,
         lr: float | None = None,
-        lam: float = 500.0,
+        lam: float | None = None,
         alp: float | None = None,
-        gam: float = 0.5,
-        thr: float = 0.5,
+        gam: float | None = None,
+        thr: float | None = None,
         features: bool = False,
         binary_form: Literal["y0", "class1"] | None = None,
         select: Literal["last", "best"] | None = None,
@@ -78,28 +79,30 @@ class CF2(Explainer):
     ) -> None:
         super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
         legacy, better = mode == "legacy_gretel", mode == "improved"
-        alp = (0.0 if better else 0.6) if alp is None else alp
-        for name, value, lo, hi in (("alp", alp, 0, 1), ("thr", thr, 0, 1), ("gam", gam, 0, 1), ("lam", lam, 0, 1e12)):
-            if not isinstance(value, int | float) or not lo <= value <= hi:
-                raise InputError(f"{name} must be a number in [{lo}, {hi:g}], got {value!r}")
-        if binary_form not in (None, "y0", "class1"):
-            raise InputError(f"binary_form={binary_form!r} is unknown; use 'y0' or 'class1'")
-        if select not in (None, "last", "best"):
-            raise InputError(f"select={select!r} is unknown; use 'last' or 'best'")
+        if legacy:
+            refuse_dead("mode='legacy_gretel'", {"lam": lam, "alp": alp, "gam": gam, "thr": thr, "select": select})
+        self.lam = number("lam", 500.0 if lam is None else lam, 0)
+        self.alp = number("alp", (0.0 if better else 0.6) if alp is None else alp, 0, 1)
+        self.gam = number("gam", 0.5 if gam is None else gam, 0, 1)
+        self.thr = number("thr", 0.5 if thr is None else thr, 0, 1)
+        self.features = flag("features", features)
+        binary_form = ("class1" if mode == "reference" else "y0") if binary_form is None else binary_form
+        self.binary_form = choice("binary_form", binary_form, ("y0", "class1"))
+        select = ("best" if better else "last") if select is None else select
+        choice("select", select, ("last", "best"))
         if legacy and (not isinstance(trained_graphs, int) or trained_graphs < 1):
             raise InputError(
                 "mode='legacy_gretel' needs trained_graphs=: how many graphs the shared mask was trained on"
             )
         if not legacy and trained_graphs is not None:
             raise InputError(f"trained_graphs= belongs to mode='legacy_gretel' and does nothing with mode={mode!r}")
-        self.lam, self.alp, self.gam, self.thr, self.features = lam, alp, gam, thr, features
-        self.binary_form = binary_form or ("class1" if mode == "reference" else "y0")
         self.trained_graphs = trained_graphs
-        select = select or ("best" if better else "last")
         lr = (0.02 if legacy else 0.05) if lr is None else lr
         iterations = (20 if legacy else 500) if iterations is None else iterations
-        passes = 1 + (alp > 0) + (select == "best")
-        self.schedule = Schedule(iterations, lr, "adam", select=select, later=True, passes=passes)
+        held = 1 + (self.alp > 0)
+        self.schedule = Schedule(
+            iterations, lr, "adam", select=select, later=True, passes=held + (select == "best"), held=held
+        )
         self.needs_gradients = not legacy
         self.copies = 24
 
@@ -146,12 +149,12 @@ class _Masks(Masks):
         base = search.base
         graphs = tuple(base.graphs[r] for r in rows.tolist())
         spread = (2 / base.sizes[rows].clamp(min=1).double()).sqrt()[:, None, None]
-        self.leaves = [(spread * noise_like(graphs, base.nodes, None, explainer.seed, 0)).requires_grad_()]
+        self.leaves = [(1 + spread * noise_like(graphs, base.nodes, None, explainer.seed, 0)).requires_grad_()]
         moves = search.moves
         self.columns = self.editable & moves.binary & moves.allowed.fall & (self.x > 0.5)
         if bool(self.columns.any()):
             start = noise_like(graphs, base.nodes, self.x.shape[2], explainer.seed, 1)
-            self.leaves.append((spread * start).requires_grad_())
+            self.leaves.append((1 + spread * start).requires_grad_())
 
     def keep(self, at: Tensor) -> None:
         """Go on with some of the graphs only."""

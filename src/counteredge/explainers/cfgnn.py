@@ -11,12 +11,14 @@ from counteredge.engine.masks import straight_through
 from counteredge.engine.moves import State
 from counteredge.engine.optimise import Masks, Schedule, Step, optimise
 from counteredge.engine.search import Search
-from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
 from counteredge.explainers.legacy import LegacyOptions, run_legacy
+from counteredge.explainers.options import choice, flag, number, refuse_dead
 from counteredge.space import EditSpace
 
 __all__ = ["CFGNNExplainer"]
+
+BETA = ("inert", "ste")
 
 
 class CFGNNExplainer(Explainer):
@@ -33,9 +35,9 @@ class CFGNNExplainer(Explainer):
             without the model's gradient, every edge goes at step 45, see :mod:`counteredge.explainers.legacy`.
         iterations: Steps K.
         lr: Step size. The paper: 0.1, and 0.01 with ``momentum=0.9`` on BA-Shapes.
-        beta: Weight of the distance.
-        optimizer: ``"sgd"`` or ``"adadelta"``.
-        momentum: Of SGD, Nesterov's.
+        beta: Weight of the distance; 0.5 when ``None``.
+        optimizer: ``"sgd"`` (default) or ``"adadelta"``.
+        momentum: Of SGD, Nesterov's; none by default.
         clip: Largest norm of a graph's gradient.
         detach_degree: Send no gradient through the degrees that layers divide by, as the paper's relaxed pass does;
             ``False`` in ``improved``. It has its effect where the model has a dense twin (GCN and SAGE layers).
@@ -47,15 +49,8 @@ class CFGNNExplainer(Explainer):
         memory: Bytes that one batched pass may take.
 
     Example:
-        >>> from torch_geometric.data import Data
-        >>> class Edges(torch.nn.Module):  # 1 exactly when the graph has at least two edges
-        ...     def forward(self, x, edge_index, batch, edge_weight=None):
-        ...         w = torch.ones_like(edge_index[0], dtype=x.dtype) if edge_weight is None else edge_weight
-        ...         count = torch.zeros(int(batch.max()) + 1, dtype=x.dtype).index_add(0, batch[edge_index[0]], w / 2)
-        ...         return torch.stack([torch.full_like(count, 1.5), count], 1)
-        >>> path = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-        >>> CFGNNExplainer.name, CFGNNExplainer.modes[0]
-        ('cfgnn', 'paper')
+        >>> CFGNNExplainer(mode="improved").parameters()["beta_mode"]
+        'ste'
     """
 
     name: ClassVar[str] = "cfgnn"
@@ -68,9 +63,9 @@ class CFGNNExplainer(Explainer):
         mode: Literal["paper", "reference", "improved", "legacy_gretel"] = "paper",
         iterations: int | None = None,
         lr: float = 0.1,
-        beta: float = 0.5,
-        optimizer: Literal["sgd", "adadelta"] = "sgd",
-        momentum: float = 0.0,
+        beta: float | None = None,
+        optimizer: Literal["sgd", "adadelta"] | None = None,
+        momentum: float | None = None,
         clip: float | None = 2.0,
         detach_degree: bool | None = None,
         beta_mode: Literal["inert", "ste"] | None = None,
@@ -80,19 +75,17 @@ class CFGNNExplainer(Explainer):
         memory: int = 1 << 30,
     ) -> None:
         super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
-        if beta_mode not in (None, "inert", "ste"):
-            raise InputError(f"beta_mode={beta_mode!r} is unknown; use 'inert' or 'ste'")
-        if select not in (None, "best", "first"):
-            raise InputError(f"select={select!r} is unknown; use 'best' or 'first'")
-        if not beta >= 0:
-            raise InputError(f"beta must be a number >= 0, got {beta!r}")
         legacy, better = mode == "legacy_gretel", mode == "improved"
+        if legacy:
+            dead = {"beta": beta, "optimizer": optimizer, "momentum": momentum, "detach_degree": detach_degree}
+            refuse_dead("mode='legacy_gretel'", dead | {"beta_mode": beta_mode, "select": select})
         iterations = (50 if legacy else 500) if iterations is None else iterations
-        self.beta = beta
-        self.detach_degree = (not better) if detach_degree is None else detach_degree
-        self.beta_mode = ("ste" if better else "inert") if beta_mode is None else beta_mode
+        self.beta = number("beta", 0.5 if beta is None else beta, 0)
+        self.detach_degree = flag("detach_degree", (not better) if detach_degree is None else detach_degree)
+        self.beta_mode = choice("beta_mode", ("ste" if better else "inert") if beta_mode is None else beta_mode, BETA)
         select = ("first" if mode == "reference" else "best") if select is None else select
-        self.schedule = Schedule(iterations, lr, optimizer, momentum, clip, select, passes=2)
+        choice("select", select, ("best", "first"))
+        self.schedule = Schedule(iterations, lr, optimizer or "sgd", momentum or 0.0, clip, select, passes=2)
         self.needs_gradients = not legacy
         self.copies = 16
 
@@ -116,6 +109,8 @@ class CFGNNExplainer(Explainer):
 
     def describe_failure(self, search: Search) -> str:
         """What was tried in vain."""
+        if self.mode == "legacy_gretel":
+            return f"within {self.schedule.iterations} looks, all edges or none of them gone, nothing flipped"
         return f"none of the {self.schedule.iterations} graphs with edges deleted was a counterfactual"
 
     def _space(self, space: EditSpace) -> EditSpace:

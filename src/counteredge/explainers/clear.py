@@ -18,12 +18,12 @@ from counteredge.edits import EditSet, edit_sets
 from counteredge.engine.losses import Targets, targets, towards
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search, best_in_group
-from counteredge.errors import CapabilityError, InputError
+from counteredge.errors import BudgetError, CapabilityError, InputError
 from counteredge.explainers.clear_networks import GraphVAE
-from counteredge.explainers.options import choice, number, whole
-from counteredge.explainers.padded import Padded, Part, generated_features, pair_draws
+from counteredge.explainers.options import choice, flag, number, whole
+from counteredge.explainers.padded import Padded, Part, check_width, generated_features, pair_draws, width_of
 from counteredge.explainers.trained import Trained, Training
-from counteredge.graphs import GraphBatch
+from counteredge.graphs import GraphBatch, buckets
 from counteredge.nodes import NodeOracle
 from counteredge.oracle import Oracle
 from counteredge.schema import FeatureSchema
@@ -32,6 +32,7 @@ from counteredge.space import EditSpace
 __all__ = ["CLEAR"]
 
 SHARES = (0.1, 0.25, 0.5)  # of the way to a generated graph (improved)
+PAIR_BYTES = 64  # of one pass through the networks, for each pair of nodes
 _PAPER: dict[str, Any] = {
     "pool": "mean",
     "samples": 8,
@@ -94,7 +95,7 @@ class CLEAR(Trained):
         threshold: Try the most likely graph, edges above 0.5, before the draws.
         crop_padding: Padding plays no part. ``False``, as in the public code: graphs are filled up to the largest
             training graph with nodes that carry a loop and zeros, training is on these, and answers have them as new
-            nodes, each an edit.
+            nodes, each an edit, where the edit space lets nodes come. Limits on whole graphs cannot be kept then.
         symmetric: One draw a pair. ``False``, as in the public code: one each way; edits are arcs then, also of
             undirected graphs.
         steps: ``"batch"``: an optimiser's step a batch. ``"epoch"``, as in the public code: one an epoch, along the
@@ -165,12 +166,12 @@ class CLEAR(Trained):
         if u is not None and not isinstance(u, str):
             raise InputError(f"u must name an attribute of the graphs, or be None, got {u!r}")
         self.u = u
-        self.features: bool = choice("features", features, (True, False))
+        self.features = flag("features", features)
         self.pool = choice("pool", pool or of_mode["pool"], ("mean", "sum"))
         self.samples = whole("samples", of_mode["samples"] if samples is None else samples, 0)
         flags = {"threshold": threshold, "crop_padding": crop_padding, "symmetric": symmetric}
         self.threshold, self.crop_padding, self.symmetric = (
-            bool(choice(k, of_mode[k] if v is None else v, (True, False))) for k, v in flags.items()
+            flag(k, of_mode[k] if v is None else v) for k, v in flags.items()
         )
         if not self.threshold and not self.samples:
             raise InputError("samples=0 and threshold=False leave no candidate: allow one of them")
@@ -217,8 +218,7 @@ class CLEAR(Trained):
 
     def _ready(self, oracle: Oracle, schema: FeatureSchema) -> None:
         super()._ready(oracle, schema)
-        if schema.width != self.spec["features"]:
-            raise InputError(f"fitted on graphs with {self.spec['features']} columns of x, these have {schema.width}")
+        check_width(self.spec["features"], schema.width)
         classes = _classes(oracle.decision, oracle.outputs)
         if classes != self.spec["classes"]:
             raise InputError(f"fitted for a model of {self.spec['classes']} classes, this one has {classes}")
@@ -231,6 +231,7 @@ class CLEAR(Trained):
         if len(training.graphs) < 2:
             raise InputError("CLEAR normalises over the graphs of a batch: fit needs at least two graphs, got one")
         nodes = max(len(g.x) for g in training.graphs)
+        self._check_memory(nodes, training.schema.width, len(training.graphs))
         decoder = self.decoder
         if decoder == "auto":
             decoder = "dense" if nodes <= self.dense_limit else "inner"
@@ -241,6 +242,21 @@ class CLEAR(Trained):
             "decoder": decoder,
             "mirrored": self.symmetric and not any(b.directed for b in training.batches()),
         }
+
+    def _check_memory(self, nodes: int, width: int, count: int) -> None:
+        """Refuse a batch of training graphs that does not fit, before it is made."""
+        # single precision: what is given, logits, their loss and its gradients
+        each = PAIR_BYTES * nodes * (nodes + width)
+        due, fits = _largest(count, self.batch_size), self.memory // each
+        if due <= fits:
+            return
+        size = next((s for s in range(fits, 1, -1) if _largest(count, s) <= fits), 0)
+        lower = f"batch_size={size} fits" if size else "no batch_size= is small enough"
+        raise BudgetError(
+            f"CLEAR pads {due} training graphs a step to {nodes} nodes, which needs about {due * each / 2**20:.0f} "
+            f"MiB, the bound is {self.memory / 2**20:.0f} MiB: {lower}; or raise memory=, or leave the largest graphs "
+            "out"
+        )
 
     def _build(self, spec: dict[str, Any]) -> None:
         classes = spec["classes"]
@@ -373,23 +389,28 @@ class CLEAR(Trained):
             A graph's edge probabilities ``P`` and features ``X'``.
 
         Raises:
-            InputError: Nothing was learnt; a class there is none of; a graph that is too large.
+            InputError: Nothing was learnt; a class there is none of; other columns; a graph that is too large.
+            BudgetError: A graph that does not fit into ``memory``.
         """
         if not self.fitted:
             raise InputError("CLEAR has to learn first: call fit(model, training_graphs)")
         items, _ = as_graph_list(graphs)
         target = torch.tensor([wish] * len(items) if isinstance(wish, int) else list(wish))
         count = max(self.spec["classes"], 1)
+        for g in items:
+            check_width(self.spec["features"], width_of(g))
         if len(target) != len(items) or bool((target < 0).any()) or bool((target >= count).any()):
             raise InputError(f"wish={wish!r} must be one of the classes 0..{count - 1}, or one a graph")
-        out = []
         for k, g in enumerate(items):
-            base = GraphBatch.from_graphs([g])
-            if not bool(self._fits(base)[0]):
-                raise InputError(f"graph {k} has {base.nodes} nodes, the dense decoder writes {self.spec['nodes']}")
-            p, x = self._generated(base, torch.tensor([0]), target[k : k + 1])
-            out.append((p[0, : base.nodes, : base.nodes].fill_diagonal_(0.0), x[0, : base.nodes]))
-        return out
+            if self.spec["decoder"] == "dense" and len(g.x) > self.spec["nodes"]:
+                raise InputError(f"graph {k} has {len(g.x)} nodes, the dense decoder writes {self.spec['nodes']}")
+        out = {}
+        for base in buckets(items, memory=self.memory):
+            for row, k in enumerate(base.ids.tolist()):
+                n = len(items[k].x)
+                p, x = self._generated(base, torch.tensor([row]), target[k : k + 1])
+                out[k] = p[0, :n, :n].fill_diagonal_(0.0), x[0, :n]
+        return [out[k] for k in range(len(items))]
 
     def _network(self) -> GraphVAE:
         network = self.networks["vae"]
@@ -402,20 +423,23 @@ class CLEAR(Trained):
         return base.sizes.cpu() <= self.spec["nodes"]
 
     def _generated(self, base: GraphBatch, rows: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Edge probabilities and features of all nodes that are written, on a grid that no batch changes.
+        """Edge probabilities and features of all nodes that may be written, on a grid that no batch changes.
 
         Shapes:
-            rows, target: ``(T,)``; returns ``(T, m, m)`` and ``(T, m, f)``, ``m >= n``.
+            rows, target: ``(T,)``; returns ``(T, m, m)`` and ``(T, m, f)``: ``m = n`` with ``crop_padding``, else at
+            least the nodes of the largest training graph.
         """
         network = copy.deepcopy(self._network()).double().eval()
         u = self._causes([base.graphs[r] for r in rows.tolist()]).double()
         dense, most = self.spec["decoder"] == "dense", int(self.spec["nodes"])
         n = max(base.nodes, most)
+        kept = base.nodes if self.crop_padding else n
         size = most if dense else n  # what the networks see: larger graphs may share the batch, not the pass
         count = base.sizes[rows].cpu() if self.crop_padding else base.sizes[rows].cpu().clamp(min=most)
         mask = torch.arange(size) < count[:, None]
-        edges, features = torch.zeros(len(rows), n, n, dtype=torch.float64), []
-        for some in torch.split(torch.arange(len(rows)), max(1, self.memory // (64 * n * n))):
+        edges, features = torch.zeros(len(rows), kept, kept, dtype=torch.float64), []
+        seen = min(size, kept)
+        for some in torch.split(torch.arange(len(rows)), max(1, self.memory // (PAIR_BYTES * n * n))):
             extra = n - base.nodes
             adj = F.pad(base.adj[rows[some]].cpu().double(), (0, extra, 0, extra))[:, :size, :size]
             x = F.pad(base.x[rows[some]].cpu().double(), (0, 0, 0, extra))[:, :size]
@@ -423,24 +447,31 @@ class CLEAR(Trained):
             with torch.no_grad():
                 h, z, _ = network.encode(adj, x, mask[some], u[some], wish)
                 logits, values = network.decode(h, z, wish)
-            edges[some, :size, :size] = torch.sigmoid(logits).round(decimals=9)
-            features.append(F.pad(values, (0, 0, 0, n - size)))
+            edges[some, :seen, :seen] = torch.sigmoid(logits[:, :seen, :seen]).round(decimals=9)
+            features.append(F.pad(values[:, :seen], (0, 0, 0, kept - seen)))
         return edges if base.directed else (edges + edges.transpose(1, 2)) / 2, torch.cat(features)
 
     def _search(self, search: Search) -> None:
         base = search.base
+        if not self.crop_padding and (search.limited or search.several):
+            raise InputError(
+                "crop_padding=False writes whole graphs, with new nodes, and keeps to no limit on them (max_degree, "
+                "keep_connected, chemistry, k above 1, a budget of edges or features): use crop_padding=True"
+            )
         left = ~search.solved & ~search.stopped & ~search.exhausted & self._fits(base)
         rows, target = self._targets(search, left.nonzero().flatten())
         if not len(rows):
             return
-        p, values = self._generated(base, rows, target)
-        draws = [self._draw(base, rows, target, k, p.shape[1]) for k in range(self.samples)]
         if not self.crop_padding:
-            self._with_padding(search, rows, p, values, draws)
+            n = max(base.nodes, int(self.spec["nodes"]))
+            step = max(1, self.memory // (8 * (self.samples + 4) * n * (n + base.x.shape[2])))
+            for some in torch.split(torch.arange(len(rows)), step):
+                self._with_padding(search, rows[some], target[some])
             return
-        n, device = base.nodes, base.adj.device
-        maker = _Maker(search, rows, p[:, :n, :n].to(base.adj), values[:, :n].to(device))
-        cut = [u[:, :n, :n].to(base.adj) for u in draws]
+        p, values = self._generated(base, rows, target)
+        draws = [self._draw(base, rows, target, k, base.nodes) for k in range(self.samples)]
+        maker = _Maker(search, rows, p.to(base.adj), values.to(base.adj.device))
+        cut = [u.to(base.adj) for u in draws]
         if self.threshold:
             self._try(search, maker, [(None, 1.0, True)], "threshold")
         self._try(search, maker, [(u, 1.0, True) for u in cut], "draws")
@@ -484,8 +515,10 @@ class CLEAR(Trained):
         edges, entries = changed[:, : search.moves.pairs].sum(1), changed[:, search.moves.pairs :].sum(1)
         search.settle(found[best_in_group(found.row, [edges, entries])], stage)
 
-    def _with_padding(self, search: Search, rows: Tensor, p: Tensor, values: Tensor, draws: list[Tensor]) -> None:
+    def _with_padding(self, search: Search, rows: Tensor, target: Tensor) -> None:
         """Graphs of as many nodes as the largest in training; those beyond the graph's own are new ones."""
+        p, values = self._generated(search.base, rows, target)
+        draws = [self._draw(search.base, rows, target, k, p.shape[1]) for k in range(self.samples)]
         turn = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
         for u in [*([torch.full_like(p, 0.5)] if self.threshold else []), *draws]:
             for t in range(int(turn.max()) + 1):
@@ -543,7 +576,7 @@ class _Maker:
 
 
 def _filled(search: Search, rows: Tensor, drawn: Tensor, values: Tensor, least: int) -> dict[int, EditSet]:
-    """Edits by which graphs get the drawn pairs, among further nodes too so that there are ``least``.
+    """Edits by which graphs get the drawn pairs; among further nodes too, up to ``least``, where nodes may come.
 
     Shapes:
         rows: ``(T,)``, each once; drawn: ``(T, m, m)``; values: ``(T, m, f)``.
@@ -568,7 +601,7 @@ def _filled(search: Search, rows: Tensor, drawn: Tensor, values: Tensor, least: 
     out = {}
     for k, row in enumerate(rows.tolist()):
         size = int(base.sizes[row])
-        count = max(size, least)
+        count = max(size, least) if moves.allowed.nodes else size
         may = moves.allowed.flip[row] & (base.adj[row] < 0.5)
         joins = torch.ones(count, dtype=torch.bool)
         joins[:size] = may[:size].any(1).cpu()
@@ -585,7 +618,7 @@ def _filled(search: Search, rows: Tensor, drawn: Tensor, values: Tensor, least: 
         out[row] = replace(
             edits[k],
             added=(*edits[k].added, *(tuple(pair) for pair in new.nonzero().tolist())),
-            new_nodes=tuple(tuple(v) for v in (rest if writes else torch.zeros_like(rest)).tolist()),
+            new_nodes=tuple(tuple(v) for v in rest.tolist()),
             nodes=size,
         )
     return out
@@ -623,6 +656,11 @@ def _batches(order: Tensor, size: int) -> list[Tensor]:
     """Batches of at least two graphs: one alone has no spread to normalise by."""
     parts = list(torch.split(order, size))
     return [*parts[:-2], torch.cat(parts[-2:])] if len(parts) > 1 and len(parts[-1]) == 1 else parts
+
+
+def _largest(count: int, size: int) -> int:
+    """Graphs of the largest of these batches."""
+    return max(len(part) for part in _batches(torch.arange(count), size))
 
 
 def _drawn(wished: Tensor, generator: torch.Generator) -> Tensor:

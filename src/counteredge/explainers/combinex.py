@@ -13,8 +13,8 @@ from counteredge.engine.masks import legal_features
 from counteredge.engine.moves import State
 from counteredge.engine.optimise import Masks, Schedule, Step, optimise
 from counteredge.engine.search import Search
-from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
+from counteredge.explainers.options import choice, flag, number, refuse_dead
 from counteredge.space import EditSpace
 
 __all__ = ["COMBINEX"]
@@ -45,8 +45,8 @@ class COMBINEX(Explainer):
         a0: Of the constant policy.
         targets: The class aimed at: ``"runner_up"``, ``"next"`` (``(y0 + 1) mod C``) or ``"all"`` in turn.
         node_reduce: ``"mean"``, or ``"sum"`` of the feature changes.
-        zero_centred: Discrete columns start from X. ``False`` adds ``lo``, as in the published formula: columns whose
-            lower bound is not 0 are shifted before anything is perturbed.
+        zero_centred: Discrete columns start from X (a departure from the published formula, which adds ``lo``, so that
+            columns whose lower bound is not 0 are shifted before anything is perturbed); ``False`` in ``reference``.
         tie_directions: One logit for both directions of an undirected edge. ``False`` averages one for each.
         seed: Nothing is drawn; for the record.
         postprocess: ``"shrink"`` makes answers one-minimal.
@@ -69,8 +69,8 @@ class COMBINEX(Explainer):
         lr: float = 0.1,
         optimizer: Literal["adam", "sgd"] = "adam",
         policy: Literal["linear", "exponential", "sinusoidal", "dynamic", "constant"] | None = None,
-        r: float = 10.0,
-        a0: float = 1.0,
+        r: float | None = None,
+        a0: float | None = None,
         targets: Targets | None = None,
         node_reduce: Literal["mean", "sum"] | None = None,
         zero_centred: bool | None = None,
@@ -81,20 +81,19 @@ class COMBINEX(Explainer):
     ) -> None:
         super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
         reference, better = mode == "reference", mode == "improved"
-        self.policy = policy or ("constant" if reference else "linear")
-        self.targets: Targets = targets or ("next" if reference else "runner_up")
-        self.node_reduce = node_reduce or ("sum" if better else "mean")
-        self.zero_centred = (not reference) if zero_centred is None else zero_centred
-        for option, value, known in (
-            ("policy", self.policy, POLICIES),
-            ("targets", self.targets, ("runner_up", "next", "all")),
-            ("node_reduce", self.node_reduce, ("mean", "sum")),
-        ):
-            if value not in known:
-                raise InputError(f"{option}={value!r} is unknown; use {', '.join(known)}")
-        if not r > 0 or not 0 <= a0 <= 1:
-            raise InputError(f"r must be above 0 and a0 lie in [0, 1], got r={r!r}, a0={a0!r}")
-        self.r, self.a0, self.tie_directions = r, a0, tie_directions
+        self.policy = choice("policy", ("constant" if reference else "linear") if policy is None else policy, POLICIES)
+        if self.policy != "exponential":
+            refuse_dead(f"policy={self.policy!r}", {"r": r})
+        if self.policy != "constant":
+            refuse_dead(f"policy={self.policy!r}", {"a0": a0})
+        self.r = number("r", 10.0 if r is None else r, 0, open_below=True)
+        self.a0 = number("a0", 1.0 if a0 is None else a0, 0, 1)
+        targets = ("next" if reference else "runner_up") if targets is None else targets
+        self.targets: Targets = choice("targets", targets, ("runner_up", "next", "all"))
+        node_reduce = ("sum" if better else "mean") if node_reduce is None else node_reduce
+        self.node_reduce = choice("node_reduce", node_reduce, ("mean", "sum"))
+        self.zero_centred = flag("zero_centred", (not reference) if zero_centred is None else zero_centred)
+        self.tie_directions = flag("tie_directions", tie_directions)
         self.schedule = Schedule(iterations, lr, optimizer, passes=2)
         self.copies = 24
 

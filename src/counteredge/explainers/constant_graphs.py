@@ -26,7 +26,10 @@ class _Constant(Explainer):
 
     def describe_failure(self, search: Search) -> str:
         """It is the only candidate."""
-        return f"the {self.name.replace('_', ' ')} is no counterfactual, and no other was tried"
+        return (
+            f"the {self.name.replace('_', ' ')} was refused (it is the graph itself, or breaks a limit of the edit "
+            "space or the budget) or is no counterfactual; no other was tried"
+        )
 
     def _search(self, search: Search) -> None:
         base = search.base

@@ -19,6 +19,7 @@ from counteredge.engine.moves import State
 from counteredge.engine.search import Search
 from counteredge.errors import BudgetError, CapabilityError, InputError
 from counteredge.explainers.opening import Opened
+from counteredge.explainers.options import choice, flag, number, whole
 from counteredge.explainers.ppgn import PPGN, pair_bytes
 from counteredge.explainers.trained import Trained, Training
 from counteredge.graphs import GraphBatch, buckets, bytes_per_graph
@@ -128,31 +129,27 @@ class D4Explainer(Trained):
         self.restarts = (1 if reference else 10) if restarts is None else restarts
         self.batch_size, self.every, self.patience = batch_size, every, patience
         for option in ("epochs", "restarts", "levels", "hidden", "layers", "batch_size", "every", "patience"):
-            value = getattr(self, option)
-            if option == "patience" and value is None:
+            if option == "patience" and patience is None:
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{option} must be a whole number >= 1, got {value!r}")
-        self.prob_low, self.prob_high = prob_low, prob_high
-        if not 0 <= prob_low <= prob_high <= 0.5:
-            raise InputError(
-                f"0 <= prob_low <= prob_high <= 0.5 is needed (at 0.5 nothing is left of a graph), got {prob_low=}, "
-                f"{prob_high=}"
-            )
-        self.alpha_cf, self.sparsity_level, self.lr, self.lr_decay = alpha_cf, sparsity_level, lr, lr_decay
-        if alpha_cf < 0 or not sparsity_level > 0 or not lr > 0 or not 0 < lr_decay <= 1:
-            raise InputError(
-                "alpha_cf >= 0, sparsity_level > 0, lr > 0 and 0 < lr_decay <= 1 are needed, got "
-                f"{alpha_cf=}, {sparsity_level=}, {lr=}, {lr_decay=}"
-            )
-        self.dropout, self.holdout = dropout, holdout
-        if not 0 <= dropout < 1 or not 0 <= holdout < 1:
-            raise InputError(f"dropout and holdout must lie in [0, 1), got {dropout=}, {holdout=}")
-        self.select = ("modification" if reference else "validity") if select is None else select
-        if self.select not in ("validity", "modification"):
-            raise InputError(f"select={select!r} is unknown; use 'validity' or 'modification'")
-        self.level_weights_bug = reference if level_weights_bug is None else level_weights_bug
-        self.isolated = not reference if isolated is None else isolated
+            more = ", or None to go on whatever the looks say" if option == "patience" else ""
+            whole(option, getattr(self, option), 1, more=more)
+        # at 0.5 nothing is left of a graph
+        self.prob_low, self.prob_high = number("prob_low", prob_low, 0, 0.5), number("prob_high", prob_high, 0, 0.5)
+        if prob_low > prob_high:
+            raise InputError(f"prob_low must not be above prob_high, got {prob_low=}, {prob_high=}")
+        self.alpha_cf = number("alpha_cf", alpha_cf, 0)
+        self.sparsity_level = number("sparsity_level", sparsity_level, 0, open_below=True)
+        self.lr = number("lr", lr, 0, open_below=True)
+        self.lr_decay = number("lr_decay", lr_decay, 0, 1, open_below=True)
+        self.dropout = number("dropout", dropout, 0, 1, open_above=True)
+        self.holdout = number("holdout", holdout, 0, 1, open_above=True)
+        kinds = ("validity", "modification")
+        self.select = choice("select", kinds[reference] if select is None else select, kinds)
+        flags = {"level_weights_bug": level_weights_bug, "isolated": isolated}
+        self.level_weights_bug, self.isolated = (
+            flag(name, of_mode if value is None else value)
+            for (name, value), of_mode in zip(flags.items(), (reference, not reference), strict=True)
+        )
 
     def parameters(self) -> dict[str, Any]:
         """All options but mode, seed and memory."""

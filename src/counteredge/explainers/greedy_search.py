@@ -14,6 +14,7 @@ from counteredge.engine.moves import State
 from counteredge.engine.search import Search
 from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
+from counteredge.explainers.options import choice, whole
 from counteredge.explainers.xplore import _check_bounds
 from counteredge.nodes import NodeOracle
 from counteredge.nodes.head import MARK
@@ -77,15 +78,9 @@ class Greedy(Explainer):
         memory: int = 1 << 30,
     ) -> None:
         super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
-        for option, value in {"top": top, "steps": steps}.items():
-            if option == "top" and value is None:
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                more = ", or None to try all edits" if option == "top" else ""
-                raise InputError(f"{option} must be a whole number >= 1{more}, got {value!r}")
-        if candidates not in ("all", "deletions", "target"):
-            raise InputError(f"candidates={candidates!r} is unknown; use 'all', 'deletions' or 'target'")
-        self.top, self.steps, self.candidates = top, steps, candidates
+        self.top = None if top is None else whole("top", top, 1, more=", or None to try all edits")
+        self.steps = whole("steps", steps, 1)
+        self.candidates = choice("candidates", candidates, ("all", "deletions", "target"))
 
     def parameters(self) -> dict[str, Any]:
         """How many are tried, how often, of which edits."""

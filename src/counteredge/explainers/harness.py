@@ -177,8 +177,9 @@ class Harness:
         if already:
             return "the prediction already is what was asked for"
         allowed = search.moves.allowed
+        part = bool(self.oracle.partial(search.base.ids[row : row + 1])[0])
         if not bool(allowed.flip[row].any()) and not bool(allowed.features[row].any()):
-            if self.oracle.partial:
+            if part:
                 return "the edit space allows no change among the nodes that were looked at, the node's ball"
             return "the edit space allows no change on this graph"
         if search.stopped[row]:
@@ -189,7 +190,7 @@ class Harness:
             return "the prediction did not depend on edges where it was probed, and no feature may change"
         if search.exhausted[row]:
             pairs = int(allowed.flip[row].sum()) // (1 if search.base.directed else 2)
-            if self.oracle.partial:  # what lies outside of the ball was not tried: no proof
+            if part:  # what lies outside of the ball was not tried: no proof
                 return f"none of the 2^{pairs} sets of allowed edge flips within the node's ball is a counterfactual"
             return f"proved: none of the 2^{pairs} sets of allowed edge flips is a counterfactual"
         if row in search.reasons:

@@ -18,8 +18,9 @@ from counteredge.edits import apply_all, edit_sets
 from counteredge.engine.draws import generator_of, noise_like
 from counteredge.engine.moves import State
 from counteredge.engine.search import Budget, Search, best_in_group
-from counteredge.errors import InputError, unknown
+from counteredge.errors import BudgetError, InputError
 from counteredge.explainers.induce_policy import LAYERS, Policy, View
+from counteredge.explainers.options import choice, flag, number, whole
 from counteredge.explainers.trained import FitReport, Trained, Training
 from counteredge.graphs import GraphBatch, bytes_per_graph
 from counteredge.nodes import NodeOracle
@@ -143,28 +144,21 @@ class InduCE(Trained):
         self.train_embeddings, self.undo, self.transductive = train_embeddings, undo, transductive
         self.epochs = episodes
         self._check()
+        if self.transductive:  # all plays of a graph, before and after a step
+            self.copies = max(8, 2 * self.batch * self.repeats)
 
     def _check(self) -> None:
         for name in ("steps", "hops", "episodes", "batch", "repeats", "rollouts"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} must be a whole number >= 1, got {value!r}")
-        for name in ("lr", "beta", "bonus", "gamma_discount", "entropy"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
-                raise InputError(f"{name} must be a number >= 0, got {value!r}")
-        if not self.lr > 0 or self.gamma_discount > 1:
-            raise InputError(
-                f"lr must be above 0 and gamma_discount at most 1, got lr={self.lr}, "
-                f"gamma_discount={self.gamma_discount}"
-            )
+            whole(name, getattr(self, name), 1)
+        for name in ("beta", "bonus", "entropy"):
+            number(name, getattr(self, name), 0)
+        number("lr", self.lr, 0, open_below=True)
+        number("gamma_discount", self.gamma_discount, 0, 1)
         known = {"layer": LAYERS, "policy": ("learned", "random"), "reward": ("potential", "reciprocal")}
         for name, values in known.items():
-            if getattr(self, name) not in values:
-                raise unknown(name, getattr(self, name), values)
+            choice(name, getattr(self, name), tuple(values))
         for name in ("mark_target", "detach_policy", "train_embeddings", "undo", "transductive"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} must be True or False, got {getattr(self, name)!r}")
+            flag(name, getattr(self, name))
         if self.transductive and self.policy == "random":
             raise InputError("policy='random' learns nothing: leave transductive at False")
 
@@ -234,6 +228,7 @@ class InduCE(Trained):
         usable = usable.nonzero().flatten()
         if not len(usable):
             raise InputError("fit has nothing to learn from: every prediction already is what was asked for")
+        self._check_memory(training, usable.tolist())
         policy = self._policy
         optimiser = torch.optim.Adam(policy.parameters(), lr=self.lr)
         for _ in range(self.episodes):
@@ -241,10 +236,27 @@ class InduCE(Trained):
             games = []
             for search in _searches(training, drawn.tolist(), self):
                 rows = torch.arange(search.base.size).repeat_interleave(self.repeats)
-                games.append(self._game(Play(search, rows, self), policy, training.generator))
+                play = Play(search, rows, self)
+                play.begin()
+                games.append(self._game(play, policy, training.generator))
             self._update(policy, optimiser, games)
             means = [torch.cat(parts).mean().item() for parts in zip(*(g.summary() for g in games), strict=True)]
             training.log(mean_return=means[0], found=means[1], size=means[2])
+
+    def _bytes(self, nodes: int, width: int) -> int:
+        """What all plays of a graph take."""
+        return bytes_per_graph(nodes, width, self.copies * self.repeats)
+
+    def _check_memory(self, training: Training, numbers: list[int]) -> None:
+        """Refuse graphs of which the plays do not fit, before anything is played."""
+        largest = max(numbers, key=lambda i: len(training.graphs[i].x))
+        nodes = len(training.graphs[largest].x)
+        each = self._bytes(nodes, training.schema.width)
+        if each > self.memory:
+            raise BudgetError(
+                f"graph {largest} with {nodes} nodes needs {each / 2**20:.0f} MiB for {self.repeats} plays at once, "
+                f"the bound is {self.memory / 2**20:.0f} MiB: raise memory=, lower repeats=, or leave it out of fit"
+            )
 
     def _game(
         self,
@@ -257,7 +269,7 @@ class InduCE(Trained):
         """Play one episode by chance, edit by edit, all targets at once.
 
         Args:
-            play: At its start.
+            play: At its start, :meth:`Play.begin` done.
             policy: Whose chances are taken.
             generator: Of the draws.
             may: Told how many states are to be looked at next; ``False`` ends the game.
@@ -265,9 +277,8 @@ class InduCE(Trained):
         """
         game = Game(len(play), self.steps)
         play = play.take(play.open().any(1))
-        if not len(play) or not may(len(play)):
+        if not len(play):
             return game
-        play.look()
         # the statistics follow the graphs; actions are chosen with those that explain() will use
         policy.train()
         with torch.no_grad():
@@ -368,6 +379,9 @@ class InduCE(Trained):
         optimiser = torch.optim.Adam(policy.parameters(), lr=self.lr)
         start = plays.take(torch.full((self.batch * self.repeats,), k))
         start.index = torch.arange(len(start))
+        if not bool(start.open().any()) or not bool(search.affordable(at, torch.ones_like(at))):
+            return
+        start.begin()
 
         def may(count: int) -> bool:
             return bool(search.affordable(at, torch.tensor([count])))
@@ -530,6 +544,15 @@ class Play:
         small = torch.where(self.loss < 0, -NEAR_ZERO, NEAR_ZERO)
         return 1 / torch.where(self.loss.abs() < NEAR_ZERO, small, self.loss), flips
 
+    def begin(self) -> None:
+        """Look at the graphs as they are, each once however often it is played."""
+        at = self.open().any(1).nonzero().flatten()
+        _, back = torch.unique(self.search.base.ids[self.state.row[at]], return_inverse=True)
+        first = best_in_group(back, [])
+        few = self.take(at[first])
+        few.look()
+        self.seen[at], self.loss[at] = few.seen[back], few.loss[back]
+
     def look(self) -> Tensor:
         """Ask the model about the states, a call each; whether their labels flip, ``(S,)``.
 
@@ -632,7 +655,7 @@ def _searches(training: Training, drawn: list[int], options: InduCE) -> Iterator
         if not part:
             continue
         largest = max(len(training.graphs[i].x) for i in part)
-        room = max(1, options.memory // bytes_per_graph(largest, schema.width, options.copies * options.repeats))
+        room = options.memory // options._bytes(largest, schema.width)
         for k in range(0, len(part), room):
             some = part[k : k + room]
             graphs = [training.graphs[i] for i in some]

@@ -13,8 +13,8 @@ from torch import Tensor
 from counteredge.engine.draws import generator_of
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search
-from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
+from counteredge.explainers.options import number, whole
 from counteredge.space import EditSpace
 
 __all__ = ["IRand"]
@@ -75,11 +75,7 @@ class IRand(Explainer):
         if postprocess == "auto":
             postprocess = "shrink" if mode == "improved" else None
         super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
-        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 < p <= 1:
-            raise InputError(f"p={p!r} is the largest share of the pairs to flip: give a number above 0, at most 1")
-        if not isinstance(t, int) or isinstance(t, bool) or t < 1:
-            raise InputError(f"t must be a whole number >= 1, got {t!r}")
-        self.p, self.t = float(p), t
+        self.p, self.t = number("p", p, 0, 1, open_below=True), whole("t", t, 1)
         self.copies = 2 * t + 2
 
     def parameters(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal
@@ -20,6 +20,7 @@ from counteredge.errors import CapabilityError, InputError
 from counteredge.explainers.base import Explainer
 from counteredge.explainers.meg_agent import Agent, AgentOptions
 from counteredge.explainers.meg_molecules import BITS, Candidate, Molecules, tanimoto
+from counteredge.explainers.options import flag, number, whole
 from counteredge.nodes import NodeOracle
 from counteredge.oracle import Oracle
 from counteredge.schema import FeatureSchema
@@ -130,18 +131,22 @@ class MEG(Explainer):
     ) -> None:
         super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
         for option, value in (("steps", steps), ("episodes", episodes), ("beam", beam)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise InputError(f"{option} must be a whole number >= 1, got {value!r}")
+            if value is not None:
+                whole(option, value, 1)
         for option, of in (("episodes", "paper"), ("agent", "paper"), ("beam", "improved")):
             if {"episodes": episodes, "agent": agent, "beam": beam}[option] is not None and self.mode != of:
                 raise InputError(f"{option}= belongs to mode={of!r} and does nothing with mode={self.mode!r}")
-        if not 0 <= weight <= 1 or not 0 < discount <= 1:
-            raise InputError(f"weight must lie in [0, 1] and discount in (0, 1], got {weight=}, {discount=}")
+        if agent is not None and not isinstance(agent, AgentOptions):
+            raise InputError(f"agent must be AgentOptions(...), got {agent!r}")
+        if not isinstance(ring_sizes, Iterable):
+            raise InputError(f"ring_sizes must be whole numbers >= 3, for example {RING_SIZES}, got {ring_sizes!r}")
         self.steps = STEPS[self.mode] if steps is None else steps
         self.episodes = EPISODES if episodes is None else episodes
         self.beam = BEAM if beam is None else beam
-        self.weight, self.discount, self.embeddings = weight, discount, embeddings
-        self.ring_sizes, self.between_rings = tuple(ring_sizes), between_rings
+        self.weight, self.discount = number("weight", weight, 0, 1), number("discount", discount, 0, 1, open_below=True)
+        self.embeddings = flag("embeddings", embeddings)
+        self.ring_sizes = tuple(whole("ring_sizes: each", size, 3) for size in ring_sizes)
+        self.between_rings = flag("between_rings", between_rings)
         self.agent = agent or AgentOptions()
 
     def parameters(self) -> dict[str, Any]:
@@ -226,10 +231,12 @@ class MEG(Explainer):
                     fresh = fresh[: 0 if search.late() else room]
                 asked += [(w, c) for c in fresh]
             said = self._ask(search, asked)
+            by_row: dict[int, list[_Seen]] = {w.row: [] for w in worlds}
+            for (w, _), seen in zip(asked, said, strict=True):
+                by_row[w.row].append(seen)
             for w in worlds:
-                own = [s for (world, _), s in zip(asked, said, strict=True) if world is w]
                 self._settle(search, w, f"level-{level}")
-                own.sort(key=lambda s: (-s.goal, -s.similarity, s.candidate.smiles))
+                own = sorted(by_row[w.row], key=lambda s: (-s.goal, -s.similarity, s.candidate.smiles))
                 front[w.row] = [s.candidate for s in own[: self.beam]]
             worlds = [w for w in worlds if not bool(search.solved[w.row] | search.stopped[w.row])]
 

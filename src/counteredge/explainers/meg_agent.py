@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from counteredge.explainers.options import number, whole
+
 __all__ = ["Agent", "AgentOptions"]
 
 WIDTHS = (512, 128, 32, 1)
@@ -34,6 +36,12 @@ class AgentOptions:
     memory: int = 10_000
     epsilon: float = 1.0
     decay: float = 0.9987
+
+    def __post_init__(self) -> None:
+        number("AgentOptions: lr", self.lr, 0, open_below=True)
+        for name in ("gamma", "polyak", "epsilon", "decay"):
+            number(f"AgentOptions: {name}", getattr(self, name), 0, 1)
+        whole("AgentOptions: memory", self.memory, 1)
 
 
 class Agent:

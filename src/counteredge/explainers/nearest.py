@@ -12,6 +12,7 @@ from counteredge.engine.endpoints import EndpointOptions, walk_back
 from counteredge.engine.search import Search
 from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
+from counteredge.explainers.options import whole
 from counteredge.nodes import NodeOracle
 from counteredge.oracle import Oracle
 from counteredge.schema import FeatureSchema
@@ -73,10 +74,8 @@ class Nearest(Explainer):
         memory: int = 1 << 30,
     ) -> None:
         super().__init__(mode=mode, seed=seed, postprocess=postprocess, memory=memory)
-        self.options = {"neighbours": neighbours, "ends": ends, "orders": orders, "rounds": rounds}
-        for option, value in self.options.items():
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{option} must be a whole number >= 1, got {value!r}")
+        given = {"neighbours": neighbours, "ends": ends, "orders": orders, "rounds": rounds}
+        self.options = {option: whole(option, value, 1) for option, value in given.items()}
         self.copies = 2 * neighbours + ends * (orders + 1)
 
     def parameters(self) -> dict[str, Any]:

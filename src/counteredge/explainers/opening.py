@@ -116,7 +116,10 @@ def _check_derived(graphs: Sequence[Data], schema: FeatureSchema) -> None:
     if not schema.derived:
         return
     at = list(schema.derived)
-    given, due = (torch.cat([g.x[:, at] for g in some]).double() for some in (graphs, refreshed(graphs, schema)))
+    given, due = (
+        torch.cat([g.x.reshape(len(g.x), -1)[:, at] for g in some]).double()
+        for some in (graphs, refreshed(graphs, schema))
+    )
     wrong = ((given - due).abs() > 1e-4 * due.abs().clamp(min=1.0)).nonzero()
     if len(wrong):
         row, k = wrong[0].tolist()

@@ -13,9 +13,10 @@ from counteredge.data import content_key
 from counteredge.engine.draws import noise_like
 from counteredge.engine.masks import legal_features, straight_through
 from counteredge.engine.moves import Moves
+from counteredge.errors import InputError
 from counteredge.explainers.trained import Training
 
-__all__ = ["Padded", "Part", "generated_features", "normalised", "pair_draws"]
+__all__ = ["Padded", "Part", "check_width", "generated_features", "normalised", "pair_draws", "width_of"]
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,17 @@ class Padded:
     def _parts(self, ids: Tensor) -> list[tuple[int, Tensor]]:
         at = self.at[ids]
         return [(k, (at == k).nonzero().flatten()) for k in torch.unique(at).tolist()]
+
+
+def width_of(data: Data) -> int:
+    """Columns of ``x``."""
+    return 1 if data.x.dim() == 1 else int(data.x.shape[1])
+
+
+def check_width(fitted: int, width: int) -> None:
+    """Refuse graphs that have other columns than those that a network was fitted on."""
+    if width != fitted:
+        raise InputError(f"fitted on graphs with {fitted} columns of x, these have {width}")
 
 
 def normalised(adj: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -15,11 +16,11 @@ from counteredge.decision import Decision, JointDecision, LabelDecision
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search
 from counteredge.errors import InputError
-from counteredge.explainers.options import choice, number, whole
-from counteredge.explainers.padded import Padded, generated_features, pair_draws
+from counteredge.explainers.options import choice, flag, number, whole
+from counteredge.explainers.padded import Padded, check_width, generated_features, pair_draws, width_of
 from counteredge.explainers.rsggce_networks import Discriminator, ResidualGenerator
 from counteredge.explainers.trained import Trained, Training
-from counteredge.graphs import GraphBatch
+from counteredge.graphs import GraphBatch, buckets
 from counteredge.oracle import Oracle
 from counteredge.schema import FeatureSchema
 from counteredge.space import EditSpace
@@ -159,10 +160,9 @@ class RSGGCE(Trained):
         self.discriminator = choice("discriminator", chosen("discriminator", discriminator), ("simple", "topk"))
         self.direction = choice("direction", chosen("direction", direction), ("paper", "code"))
         self.gan_loss = choice("gan_loss", chosen("gan_loss", gan_loss), ("bce", "ce_bug"))
-        flags = (True, False)
-        self.legacy_halving = choice("legacy_halving", chosen("legacy_halving", legacy_halving), flags)
-        self.keep_features = choice("keep_features", chosen("keep_features", keep_features), flags)
-        self.symmetric = choice("symmetric", chosen("symmetric", symmetric), flags)
+        self.legacy_halving = flag("legacy_halving", chosen("legacy_halving", legacy_halving))
+        self.keep_features = flag("keep_features", chosen("keep_features", keep_features))
+        self.symmetric = flag("symmetric", chosen("symmetric", symmetric))
 
     # -- the record --------------------------------------------------------------------------------------------------
 
@@ -194,8 +194,11 @@ class RSGGCE(Trained):
 
     def _ready(self, oracle: Oracle, schema: FeatureSchema) -> None:
         super()._ready(oracle, schema)
-        if schema.width != self.spec["features"]:
-            raise InputError(f"fitted on graphs with {self.spec['features']} columns of x, these have {schema.width}")
+        check_width(self.spec["features"], schema.width)
+        due = _asked(oracle)
+        fitted = self.spec.get("asked", due)  # files of earlier versions do not say
+        if due != fitted:
+            raise InputError(f"fitted for {_said(fitted)}, this is {_said(due)}: fit another one for it")
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
@@ -209,7 +212,8 @@ class RSGGCE(Trained):
                 "says the same of all of them"
             )
         nodes = max(len(g.x) for g in training.graphs)
-        return {"features": training.schema.width, "nodes": nodes, "classes": found}
+        asked = _asked(training.oracle)
+        return {"features": training.schema.width, "nodes": nodes, "classes": found, "asked": asked}
 
     def _build(self, spec: dict[str, Any]) -> None:
         std = 0.01 if self.start == "normal" else None
@@ -220,11 +224,14 @@ class RSGGCE(Trained):
     def _sides(self, training: Training, keys: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Numbers of the graphs of a class, of its counterfactuals, and how sure the model is of these."""
         decision, z = training.oracle.decision, training.outputs
-        own = (keys == key).all(1).nonzero().flatten()
+        alike = (keys == key).all(1)
+        if decision.task == "regression":  # there is one class, of all values that are not as wished
+            alike = ~decision.flips(z, training.labels)
+        own = alike.nonzero().flatten()
         if not len(own):
             return own, own, own.double()
         y0 = training.labels[own[:1]].expand(len(z), *training.labels.shape[1:])
-        others = (decision.flips(z, y0) & ~(keys == key).all(1)).nonzero().flatten()
+        others = (decision.flips(z, y0) & ~alike).nonzero().flatten()
         return own, others, _sure(decision, z, y0)
 
     def _fit(self, training: Training) -> None:
@@ -261,14 +268,27 @@ class RSGGCE(Trained):
 
         Returns:
             A graph's edge probabilities ``P`` and features ``X'``.
+
+        Raises:
+            InputError: Nothing was learnt; a generator there is none of; other columns.
+            BudgetError: A graph that does not fit into ``memory``.
         """
+        self._network("generator", kind)
+        out = {}
+        for k, base, row in self._alone(graphs):
+            n = len(base.graphs[row].x)
+            p, x = self._generated(base, torch.tensor([row]), kind)
+            out[k] = p[0, :n, :n], x[0, :n]
+        return [out[k] for k in range(len(out))]
+
+    def _alone(self, graphs: Any) -> Iterator[tuple[int, GraphBatch, int]]:
+        """The number of each graph, its batch and its row there."""
         items, _ = as_graph_list(graphs)
-        out = []
         for g in items:
-            base = GraphBatch.from_graphs([g])
-            p, x = self._generated(base, torch.tensor([0]), kind)
-            out.append((p[0], x[0]))
-        return out
+            check_width(self.spec["features"], width_of(g))
+        for base in buckets(items, memory=self.memory):
+            for row, k in enumerate(base.ids.tolist()):
+                yield k, base, row
 
     def realness(self, graphs: Any, kind: int = 0, *, generated: bool = False) -> Tensor:
         """What a discriminator says of graphs as they are, or of what its generator makes of them, ``(G,)`` in (0, 1).
@@ -278,25 +298,23 @@ class RSGGCE(Trained):
             kind: Which discriminator: its place in ``spec["classes"]``.
             generated: Show it what the generator makes of the graphs.
         """
-        items, _ = as_graph_list(graphs)
         judge = copy.deepcopy(self._network("discriminator", kind)).double().eval()
-        nodes, told = int(self.spec["nodes"]), []
-        for k, g in enumerate(items):
-            base = GraphBatch.from_graphs([g])
-            extra = nodes - base.nodes
+        nodes, told = int(self.spec["nodes"]), {}
+        for k, base, row in self._alone(graphs):
+            n = len(base.graphs[row].x)
+            extra = nodes - n
             if extra < 0:
-                raise InputError(f"graph {k} has {base.nodes} nodes, the discriminator knows up to {nodes}")
-            adj, x = base.adj, base.x.double()
-            if generated:
-                adj, x = self._generated(base, torch.tensor([0]), kind)
+                raise InputError(f"graph {k} has {n} nodes, the discriminator knows up to {nodes}")
+            at = torch.tensor([row])
+            adj, x = self._generated(base, at, kind) if generated else (base.adj[at].cpu(), base.x[at].cpu().double())
             with torch.no_grad():
                 logit = judge(
-                    F.pad(adj, (0, extra, 0, extra)),
-                    F.pad(x, (0, 0, 0, extra)),
-                    F.pad(base.mask, (0, extra), value=False),
+                    F.pad(adj[:, :n, :n].double(), (0, extra, 0, extra)),
+                    F.pad(x[:, :n], (0, 0, 0, extra)),
+                    torch.arange(nodes)[None] < n,
                 )
-            told.append(torch.sigmoid(logit))
-        return torch.cat(told) if told else torch.zeros(0, dtype=torch.float64)
+            told[k] = torch.sigmoid(logit)
+        return torch.cat([told[k] for k in range(len(told))]) if told else torch.zeros(0, dtype=torch.float64)
 
     def _network(self, name: str, kind: int) -> nn.Module:
         if not self.fitted:
@@ -447,8 +465,33 @@ class _Game:
         return F.softplus(-fake).mean()
 
 
+def _asked(oracle: Oracle) -> dict[str, Any]:
+    """What a model gives and what is wished of it, as JSON values."""
+    d = oracle.decision
+    return {
+        "outputs": oracle.outputs,
+        "task": "labels" if isinstance(d, LabelDecision) else d.task,
+        "classes": list(d.classes),
+        "bits": [list(b) for b in d.bits],
+        "interval": list(d.interval) if d.interval else None,
+    }
+
+
+def _said(asked: dict[str, Any]) -> str:
+    """A model and a wish in words."""
+    wish: Any = None
+    if asked["interval"]:
+        wish = tuple(asked["interval"])
+    elif asked["bits"]:
+        wish = {label: bit for label, bit in asked["bits"]}
+    elif asked["classes"]:
+        wish = set(asked["classes"]) if len(asked["classes"]) > 1 else asked["classes"][0]
+    outputs = f"{asked['outputs']} output{'' if asked['outputs'] == 1 else 's'}"
+    return f"a model with {outputs} (task {asked['task']!r}) and desired={wish}"
+
+
 def _keys(decision: Decision, labels: Tensor) -> Tensor:
-    """What tells classes apart, ``(G, k)``: the labels; nothing for a regression, where the wish alone counts."""
+    """What tells classes apart, ``(G, k)``: the labels; nothing for a regression, where the wish alone does."""
     if decision.task == "regression":
         return torch.zeros(len(labels), 1, dtype=torch.long)
     return labels.reshape(len(labels), -1).long().cpu()

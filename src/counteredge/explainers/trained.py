@@ -199,16 +199,22 @@ class Trained(Explainer):
                 leave=False,
                 disable=progress is False,
             )
-            with bar:
-                training = self._training(work, bar)
-                torch.manual_seed(self.seed)  # the session restores the global state
-                self.spec = self._spec(training)
-                self.networks = nn.ModuleDict()
-                self._build(self.spec)
-                self._fit(training)
+            before = self.spec, self.networks
+            try:
+                with bar:
+                    training = self._training(work, bar)
+                    torch.default_generator.manual_seed(self.seed)  # the session restores the global state
+                    self.spec = self._spec(training)
+                    self.networks = nn.ModuleDict()
+                    self._build(self.spec)
+                    self._fit(training)
+            except BaseException:  # half a fit is none, Ctrl-C too
+                self.spec, self.networks = before
+                raise
             for network in self.networks.values():
                 network.eval()
                 network.requires_grad_(False)
+            work.oracle.charge_bypassed(torch.arange(len(work.graphs)))
             forward, backward, _ = work.oracle.tally.sum(1).tolist()
         self.report = FitReport(
             training.epochs,
@@ -294,11 +300,13 @@ class Trained(Explainer):
             raise DataError(f"{path} has format {version}, this version reads {FORMAT}")
         if name != cls.name:
             raise DataError(f"{path} holds a fitted {name!r}, not {cls.name!r}")
+        if not all(bool(torch.isfinite(t).all()) for t in tensors.values()):
+            raise DataError(f"{path} holds weights that are no finite numbers")
         try:
             made = cls(**options)
             with torch.random.fork_rng(devices=[]):
                 made._build(spec)
-        except (TypeError, ValueError, KeyError, InputError) as error:
+        except Exception as error:  # whatever a damaged file leads to
             raise DataError(f"{path} holds options that {cls.__name__} does not take: {error}") from error
         made.spec = spec
         made.load_state_dict(tensors)

@@ -20,6 +20,7 @@ from counteredge.engine.search import Search
 from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
 from counteredge.explainers.legacy import LegacyOptions, run_legacy
+from counteredge.explainers.options import refuse_dead
 from counteredge.schema import FeatureSchema
 from counteredge.space import EditSpace
 
@@ -122,6 +123,8 @@ class XPlore(Explainer):
         if preset not in ("minimal", "paper"):
             raise InputError(f"preset={preset!r} is unknown; use 'minimal' or 'paper'")
         if mode in ("minimal", "paper"):  # the word that all explainers have for it
+            if preset not in ("minimal", mode):
+                raise InputError(f"preset={preset!r} and mode={mode!r} contradict each other: give one of them")
             preset = mode
         elif mode == "legacy_gretel":
             preset = "paper"
@@ -152,6 +155,10 @@ class XPlore(Explainer):
             "gamma_weights": gamma_weights,
         }
         _refuse_dead_options(preset, given)
+        if mode == "legacy_gretel":
+            unread: dict[str, Any] = {"box": box or None, "gamma_weights": gamma_weights or None}
+            unread["surrogate"] = None if surrogate == "identity" else surrogate
+            refuse_dead("mode='legacy_gretel'", unread)
         self.variant = preset
         self.plain_numbers = preset == "paper"
         self.needs_gradients = preset == "paper" and mode != "legacy_gretel"
@@ -176,6 +183,9 @@ class XPlore(Explainer):
 
     def parameters(self) -> dict[str, Any]:
         """The options of the chosen preset."""
+        if self.mode == "legacy_gretel":
+            own = {name: getattr(self.descent, name) for name in ("iterations", "alpha", "beta", "features", "noise")}
+            return {**own, **super().parameters()}
         if self.variant == "paper":
             return {**asdict(self.descent), **super().parameters()}
         return {

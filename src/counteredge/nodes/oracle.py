@@ -108,8 +108,12 @@ class NodeOracle(Oracle):
             # what the other nodes are called on the ball: those at its rim may be read otherwise than in the graph
             for ball, (_, own) in zip(self.balls, self._told(self.balls), strict=True):
                 ball[LABELS] = _labels(own)
-        self.partial = any(len(ball.x) < len(self.full.x) for ball in self.balls)
         return self.balls
+
+    def partial(self, ids: Tensor) -> Tensor:
+        """Which balls are not the full graph, ``(K,)``."""
+        small = torch.tensor([len(ball.x) < len(self.full.x) for ball in self.balls], dtype=torch.bool)
+        return small[ids.cpu()].to(ids.device)
 
     def _wide_enough(self, full: Data, layers: int, rows: Tensor) -> list[Tensor]:
         """For each group the nodes of the smallest ball that predicts its targets as the full graph does."""

@@ -67,12 +67,12 @@ class DenseTwin:
         handles: list[Any] = []
         # a GCN layer would normalise its own (empty) edge list first: that is done here, once for all layers
         normalised = [conv for conv in self.convs if isinstance(conv, GCNConv) and conv.normalize]
-        for conv, signature in zip(self.convs, self.signatures, strict=True):
-            gather = _Gather(conv, layout, signature)
-            handles.append(conv.register_forward_pre_hook(gather.enter, with_kwargs=True))
-            handles.append(conv.register_propagate_forward_pre_hook(gather.before))
-            handles.append(conv.register_propagate_forward_hook(gather.after))
         try:
+            for conv, signature in zip(self.convs, self.signatures, strict=True):
+                gather = _Gather(conv, layout, signature)
+                handles.append(conv.register_forward_pre_hook(gather.enter, with_kwargs=True))
+                handles.append(conv.register_propagate_forward_pre_hook(gather.before))
+                handles.append(conv.register_propagate_forward_hook(gather.after))
             for conv in normalised:
                 conv.normalize = False
             yield
