@@ -307,7 +307,7 @@ def test_memory_is_bounded_by_what_is_explained_and_by_the_batch():
     for g in graphs:
         more = torch.zeros(50, 2)
         large.append(Data(x=torch.cat([g.x, more]), edge_index=g.edge_index))
-    tight = {"epochs": 1, "hidden": 4, "latent": 4, "memory": 1 << 20}
+    tight = {"epochs": 1, "hidden": 4, "latent": 4, "samples": 1, "memory": 1 << 20}
     with pytest.raises(BudgetError, match=r"pads 12 training graphs a step to 70 nodes.* 4 MiB.* batch_size=3 fits"):
         CLEAR(**tight).fit(Dense(), large, edits="edges", progress=False)
     CLEAR(**tight, batch_size=3).fit(Dense(), large, edits="edges", progress=False)

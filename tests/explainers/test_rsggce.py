@@ -288,9 +288,14 @@ def test_black_boxes_wishes_and_labels_are_explained():
 
 
 def test_a_class_without_a_generator_says_so():
+    def few(batch):
+        arcs = torch.bincount(batch.batch[batch.edge_index[0]], minlength=batch.num_graphs)
+        return (arcs >= 16).long() + (arcs >= 20).long()
+
     made = RSGGCE(epochs=1)
-    made.fit(CountsEdges(9), rings(), desired=1, progress=False)
-    cf = made.explain(CountsEdges(9), ring(8, 4), progress=False)
+    made.fit(few, [g for g in rings() if g.edge_index.shape[1] < 20], progress=False)
+    assert made.spec["classes"] == [[0], [1]]
+    cf = made.explain(few, ring(8, 4), progress=False)
     assert not cf.found
     assert "no generator" in cf.reason
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
 from counteredge.space import Allowed
 
@@ -103,6 +104,20 @@ class Moves:
         step = torch.where(self.step > 0, self.step, torch.ones_like(self.step))
         snapped = self.anchor + rounding(((bound - self.anchor) / step * (1 + 1e-12)).round(decimals=9)) * step
         return torch.where((self.step > 0) & torch.isfinite(bound), snapped, bound)
+
+    def check_bounds(self) -> None:
+        """Moves write bounds, so each number that may change needs both.
+
+        Raises:
+            InputError: A number that may change has none.
+        """
+        endless = self.number & ~(torch.isfinite(self.lo) & torch.isfinite(self.hi))
+        columns = (endless & self.allowed.features.flatten(0, 1).any(0)).nonzero().flatten().tolist()
+        if columns:
+            raise InputError(
+                f"columns {columns} of x have no finite bounds: give lo and hi "
+                "(FeatureSchema.infer reads them off graphs), or freeze them with frozen_features"
+            )
 
     def on_grid(self, x: Tensor) -> Tensor:
         """Numbers moved onto the steps of their columns, ``(..., f)``."""

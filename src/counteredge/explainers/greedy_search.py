@@ -15,7 +15,6 @@ from counteredge.engine.search import Search
 from counteredge.errors import InputError
 from counteredge.explainers.base import Explainer
 from counteredge.explainers.options import choice, whole
-from counteredge.explainers.xplore import _check_bounds
 from counteredge.nodes import NodeOracle
 from counteredge.nodes.head import MARK
 from counteredge.oracle import Oracle
@@ -101,7 +100,7 @@ class Greedy(Explainer):
             raise InputError("candidates='target' is for node tasks: give node=, or use 'all' or 'deletions'")
 
     def _search(self, search: Search) -> None:
-        _check_bounds(search)
+        search.moves.check_bounds()
         ranked = self.top is not None and search.oracle.way(search.base).exact
         last = self.top if self.top is not None and ranked else ALL
         options = BeamOptions(every=ALL)

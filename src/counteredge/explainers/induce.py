@@ -88,6 +88,7 @@ class InduCE(Trained):
         Verma et al., *InduCE: Inductive Counterfactual Explanations for Graph Neural Networks*, TMLR 2024.
 
     Example:
+        >>> from torch_geometric.data import Data
         >>> class Pairs(torch.nn.Module):  # says 1 exactly when the graph has at least two edges
         ...     def forward(self, x, edge_index, batch):
         ...         edges = torch.bincount(batch[edge_index[0]], minlength=int(batch.max()) + 1) / 2

@@ -227,7 +227,7 @@ class XPlore(Explainer):
         elif self.variant == "paper":
             descend(search, search.open_rows(), self.descent, seed=self.seed, stage="descent")
         else:
-            _check_bounds(search)
+            search.moves.check_bounds()
             self._minimal(search)
 
     def _minimal(self, search: Search) -> None:
@@ -276,18 +276,6 @@ def _refuse_dead_options(preset: str, given: dict[str, Any]) -> None:
         belongs = "minimal" if option in of_minimal else "paper"
         if belongs != preset and value != defaults[option].default:
             raise InputError(f"{option}= belongs to preset={belongs!r} and does nothing with preset={preset!r}")
-
-
-def _check_bounds(search: Search) -> None:
-    """Edits write bounds, so each number that may change needs both."""
-    moves = search.moves
-    endless = moves.number & ~(torch.isfinite(moves.lo) & torch.isfinite(moves.hi))
-    columns = (endless & moves.allowed.features.flatten(0, 1).any(0)).nonzero().flatten().tolist()
-    if columns:
-        raise InputError(
-            f"columns {columns} of x have no finite bounds: give lo and hi "
-            "(FeatureSchema.infer reads them off graphs), or freeze them with frozen_features"
-        )
 
 
 def _descends(search: Search) -> bool:
