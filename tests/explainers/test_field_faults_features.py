@@ -198,7 +198,8 @@ def test_dice_298_a_constant_model_ends_without_an_answer(options):
 def test_dice_298_time_is_kept(options, batch):
     class Slow(Constant):
         def forward(self, x, edge_index, batch):
-            time.sleep(0.02)
+            # the paper's descent has nothing to follow here and would end before its time
+            time.sleep(0.1 if options.get("preset") == "paper" else 0.02)
             return super().forward(x, edge_index, batch)
 
     class SlowSingle(Slow):
