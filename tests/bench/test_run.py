@@ -147,7 +147,12 @@ def test_usage_errors(monkeypatch, capsys, tmp_path):
 def test_ctrl_c_keeps_what_is_finished(tmp_path):
     out = tmp_path / "run"
     words = [sys.executable, "-W", "ignore", "-m", "counteredge", "explain", "--dataset", "Tree-Cycles"]
-    running = subprocess.Popen([*words, "--limit", "2000", "--out", str(out)], stderr=subprocess.PIPE, text=True)
+
+    def listen():  # a test run that was started in the background ignores Ctrl-C, and hands that on
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    words += ["--limit", "2000", "--out", str(out)]
+    running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, preexec_fn=listen)
     file = out / "counterfactuals.jsonl"
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and (not file.exists() or file.stat().st_size == 0):
