@@ -80,6 +80,28 @@ class Decision:
             return cls(task, bits=_bits(desired, outputs))
         return cls(task, classes=_classes(desired, 2 if task == "binary" else outputs))
 
+    @property
+    def scored(self) -> bool:
+        """Whether outputs are scores of classes, one of which a graph has."""
+        return self.task in ("multiclass", "binary")
+
+    def log_chance(self, z: Tensor, y0: Tensor) -> Tensor:
+        """``log(1 - p_{y0})``, with wished classes the log of their probability: that of a counterfactual, ``(K,)``.
+
+        Where outputs are no class scores, that of the sigmoid of the margin turned round.
+
+        Shapes:
+            z: ``(K, C)``; y0: ``(K,)`` or ``(K, C)``.
+        """
+        if not self.scored:
+            return F.logsigmoid(-self.margins(z, y0))
+        s = self.scores(z)
+        goal = ~F.one_hot(y0, s.shape[1]).bool()
+        if self.classes:
+            goal = torch.zeros_like(goal)
+            goal[:, list(self.classes)] = True
+        return s.masked_fill(~goal, float("-inf")).logsumexp(1) - s.logsumexp(1)
+
     def scores(self, z: Tensor) -> Tensor:
         """Class scores ``(K, C)``; a single logit z becomes (0, z), whose softmax is its sigmoid."""
         return torch.cat([torch.zeros_like(z), z], 1) if self.task == "binary" else z
@@ -168,6 +190,11 @@ class JointDecision(Decision):
     targets: int = 1
 
     @property
+    def scored(self) -> bool:
+        """Outputs are the scores of several nodes, side by side."""
+        return False
+
+    @property
     def single(self) -> Decision:
         """The decision about one of them."""
         return Decision(**{f.name: getattr(self, f.name) for f in fields(Decision)})
@@ -231,6 +258,11 @@ class LabelDecision(Decision):
     def flat(self) -> bool:
         """It is."""
         return True
+
+    @property
+    def scored(self) -> bool:
+        """Outputs are names."""
+        return False
 
     def labels(self, z: Tensor) -> Tensor:
         """The labels, ``(K,)``."""

@@ -213,10 +213,11 @@ class EditSpace:
             keep_connected=self.keep_connected,
             max_degree=self.max_degree,
             chemistry=chemistry,
-            nodes=self.nodes and self.add_edges and self.allowed_pairs is None,
+            nodes=self.nodes and self.allowed_pairs is None,
             within=within,
             free=nodes,
-            ways=(self.add_edges, self.remove_edges, self.nodes and self.allowed_pairs is None),
+            adds=self.add_edges,
+            removes=self.remove_edges,
         )
 
     def _free(self, schema: FeatureSchema, other: str) -> Tensor:
@@ -300,7 +301,7 @@ class Allowed:
         nodes: Whether nodes may come and go.
         within: Pairs that are not frozen, whether edges may be added and removed or not.
         free: Nodes that are not frozen.
-        ways: Whether edges may be added, edges removed, and nodes removed.
+        adds, removes: Whether edges may be added, and removed.
 
     Shapes:
         flip, cost, gamma, within: ``(B, n, n)``; free: ``(B, n)``; features: ``(B, n, f)``; feature_cost, rise,
@@ -317,11 +318,17 @@ class Allowed:
     fall: Tensor
     within: Tensor
     free: Tensor
-    ways: tuple[bool, bool, bool]
+    adds: bool
+    removes: bool
     keep_connected: bool = False
     max_degree: int | None = None
     chemistry: Chemistry | None = None
     nodes: bool = False
+
+    @property
+    def grows(self) -> bool:
+        """Whether new nodes may come: they would have no edges otherwise."""
+        return self.adds and self.nodes
 
     def legal(
         self, batch: GraphBatch, row: Tensor, adj: Tensor, x: Tensor | None = None, among: Tensor | None = None

@@ -8,17 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from counteredge.decision import Decision, JointDecision, LabelDecision
+from counteredge.decision import Decision
 from counteredge.engine.search import Search
 
 __all__ = ["Targets", "probability_margin", "reached", "targets", "towards"]
 
 Targets = Literal["runner_up", "next", "all"]
-
-
-def _classes(decision: Decision) -> bool:
-    """Whether outputs are scores of classes, one of which a graph has."""
-    return decision.task in ("multiclass", "binary") and not isinstance(decision, JointDecision | LabelDecision)
 
 
 def targets(search: Search, rows: Tensor, policy: Targets) -> tuple[Tensor, Tensor]:
@@ -40,7 +35,7 @@ def targets(search: Search, rows: Tensor, policy: Targets) -> tuple[Tensor, Tens
         rows: ``(R,)``; returns ``(T,)`` rows, repeated for several targets, and their ``(T,)`` targets.
     """
     decision = search.oracle.decision
-    if not _classes(decision):
+    if not decision.scored:
         return rows, torch.full_like(rows, -1)
     scores = decision.scores(search.before[rows])
     count = scores.shape[1]
@@ -71,14 +66,14 @@ def towards(decision: Decision, z: Tensor, y0: Tensor, target: Tensor) -> Tensor
     Shapes:
         z: ``(K, C)``; y0, target: ``(K,)``; returns ``(K,)``.
     """
-    if not _classes(decision):
+    if not decision.scored:
         return F.softplus(decision.margins(z, y0))
     return F.cross_entropy(decision.scores(z), target, reduction="none")
 
 
 def reached(decision: Decision, z: Tensor, target: Tensor, flips: Tensor) -> Tensor:
     """Which of the flips are flips to the target, ``(K,)``."""
-    return flips & (decision.labels(z) == target) if _classes(decision) else flips
+    return flips & (decision.labels(z) == target) if decision.scored else flips
 
 
 def probability_margin(decision: Decision, z: Tensor, y0: Tensor) -> Tensor:
@@ -89,7 +84,7 @@ def probability_margin(decision: Decision, z: Tensor, y0: Tensor) -> Tensor:
     Shapes:
         z: ``(K, C)``; y0: ``(K,)``; returns ``(K,)``, in [-1, 1].
     """
-    if not _classes(decision):
+    if not decision.scored:
         return torch.tanh(decision.margins(z, y0) / 2)
     p = decision.scores(z).softmax(1)
     mine = F.one_hot(y0, p.shape[1]).bool()

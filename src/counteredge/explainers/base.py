@@ -49,7 +49,6 @@ class Explainer:
 
     name: ClassVar[str] = ""
     modes: ClassVar[tuple[str, ...]] = ("paper",)
-    preset: str = "default"
     takes_references: bool = False
     needs_references: bool = False
     one_answer: bool = False  # whether k > 1 is not to be had
@@ -75,9 +74,14 @@ class Explainer:
             raise InputError(f"postprocess={postprocess!r} is unknown; use 'shrink', or None")
         if not isinstance(memory, int) or isinstance(memory, bool) or memory < 1 << 20:
             raise InputError(f"memory must be a whole number of bytes, at least 1 MiB ({1 << 20}), got {memory!r}")
-        self.mode = self.preset = mode
+        self.mode = mode
         self.seed, self.postprocess = seed, postprocess
         self.memory = memory
+
+    @property
+    def preset(self) -> str:
+        """The mode, as results call it."""
+        return self.mode
 
     # -- for methods to fill in --------------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ class C2Explainer(Explainer):
         if self.candidates == "target" and not node:
             raise InputError("candidates='target' are pairs with an explained node: it goes with node=")
         if self.new_nodes and self.candidates == "ball" and not node:
-            self._with_new_nodes(search, rows, target, self.new_nodes if search.moves.allowed.nodes else 0)
+            self._with_new_nodes(search, rows, target, self.new_nodes if search.moves.allowed.grows else 0)
             return
         flip = _near_target(search, self.candidates) if node else None
         make = lambda at: _Masks(search, rows[at], target[at], self, flip)  # noqa: E731

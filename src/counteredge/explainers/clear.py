@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from counteredge.data import as_graph_list
-from counteredge.decision import Decision, JointDecision, LabelDecision
+from counteredge.decision import Decision
 from counteredge.edits import EditSet, edit_sets
 from counteredge.engine.losses import Targets, targets, towards
 from counteredge.engine.moves import State
@@ -124,6 +124,11 @@ class CLEAR(Trained):
     """
 
     name: ClassVar[str] = "clear"
+    own: ClassVar[tuple[str, ...]] = (
+        "epochs", "lr", "weight_decay", "batch_size", "hidden", "latent", "dropout", "alpha", "warmup", "targets",
+        "u", "features", "pool", "samples", "threshold", "crop_padding", "symmetric", "steps", "label", "decoder",
+        "dense_limit",
+    )  # fmt: skip
     modes: ClassVar[tuple[str, ...]] = ("paper", "reference", "improved")
 
     def __init__(
@@ -184,22 +189,6 @@ class CLEAR(Trained):
 
     # -- the record --------------------------------------------------------------------------------------------------
 
-    def _own(self) -> dict[str, Any]:
-        names = (
-            "epochs", "lr", "weight_decay", "batch_size", "hidden", "latent", "dropout", "alpha", "warmup", "targets",
-            "u", "features", "pool", "samples", "threshold", "crop_padding", "symmetric", "steps", "label", "decoder",
-            "dense_limit",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
-
-    def options(self) -> dict[str, Any]:
-        """All options of the constructor."""
-        return {**super().options(), **self._own()}
-
-    def parameters(self) -> dict[str, Any]:
-        """All options, for the record."""
-        return {**self._own(), **super().parameters()}
-
     def describe_failure(self, search: Search) -> str:
         """What was tried, and which graphs cannot be written."""
         tried = self.threshold + self.samples
@@ -213,7 +202,7 @@ class CLEAR(Trained):
         return f"none of the {tried} generated graphs was a counterfactual{limit}"
 
     def _space(self, space: EditSpace) -> EditSpace:
-        space = space if self.features else replace(space, features=False)
+        space = space.only(features=self.features)
         return space if self.symmetric else replace(space, directed=True)
 
     def _ready(self, oracle: Oracle, schema: FeatureSchema) -> None:
@@ -601,7 +590,7 @@ def _filled(search: Search, rows: Tensor, drawn: Tensor, values: Tensor, least: 
     out = {}
     for k, row in enumerate(rows.tolist()):
         size = int(base.sizes[row])
-        count = max(size, least) if moves.allowed.nodes else size
+        count = max(size, least) if moves.allowed.grows else size
         may = moves.allowed.flip[row] & (base.adj[row] < 0.5)
         joins = torch.ones(count, dtype=torch.bool)
         joins[:size] = may[:size].any(1).cpu()
@@ -636,7 +625,7 @@ def _cut_rows(values: Tensor, n: int) -> Tensor:
 
 def _classes(decision: Decision, outputs: int) -> int:
     """Number of classes; 0 where outputs are no class scores."""
-    if decision.task not in ("multiclass", "binary") or isinstance(decision, JointDecision | LabelDecision):
+    if not decision.scored:
         return 0
     return 2 if decision.task == "binary" else outputs
 

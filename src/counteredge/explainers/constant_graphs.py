@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -22,7 +21,7 @@ class _Constant(Explainer):
     kept: ClassVar[float] = 0.0  # what every pair that may change becomes
 
     def _space(self, space: EditSpace) -> EditSpace:
-        return replace(space, features=False)
+        return space.only(features=False)
 
     def describe_failure(self, search: Search) -> str:
         """It is the only candidate."""
@@ -33,7 +32,7 @@ class _Constant(Explainer):
 
     def _search(self, search: Search) -> None:
         base = search.base
-        rows = (~search.solved & ~search.stopped).nonzero().flatten()
+        rows = search.open_rows()
         state = State(rows, self._proposed(base.adj[rows], search.moves.allowed.flip[rows]), base.x[rows])
         worth = search.moves.changed(state).any(1) & search.legal(state)
         state = state[worth.nonzero().flatten()]

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from counteredge.decision import Decision
 from counteredge.engine.draws import noise_like
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search
@@ -94,6 +93,11 @@ class D4Explainer(Trained):
     """
 
     name: ClassVar[str] = "d4explainer"
+    own: ClassVar[tuple[str, ...]] = (
+        "epochs", "restarts", "levels", "prob_low", "prob_high", "alpha_cf", "sparsity_level", "hidden", "layers",
+        "dropout", "lr", "lr_decay", "batch_size", "holdout", "every", "patience", "select", "level_weights_bug",
+        "isolated",
+    )  # fmt: skip
     modes: ClassVar[tuple[str, ...]] = ("paper", "reference", "improved")
 
     def __init__(
@@ -151,36 +155,13 @@ class D4Explainer(Trained):
             for (name, value), of_mode in zip(flags.items(), (reference, not reference), strict=True)
         )
 
-    def parameters(self) -> dict[str, Any]:
-        """All options but mode, seed and memory."""
-        names = (
-            *(
-                "epochs",
-                "restarts",
-                "levels",
-                "prob_low",
-                "prob_high",
-                "alpha_cf",
-                "sparsity_level",
-                "hidden",
-                "layers",
-            ),
-            *("dropout", "lr", "lr_decay", "batch_size", "holdout", "every", "patience", "select"),
-            *("level_weights_bug", "isolated"),
-        )
-        return {**{name: getattr(self, name) for name in names}, **super().parameters()}
-
-    def options(self) -> dict[str, Any]:
-        """Constructor options."""
-        return {**super().options(), **self.parameters()}
-
     def describe_failure(self, search: Search) -> str:
         """What was tried in vain."""
         more = ", nor were the pairs flipped in their order" if self.mode == "improved" else ""
         return f"none of the {self.restarts} denoised graphs was a counterfactual{more}"
 
     def _space(self, space: EditSpace) -> EditSpace:
-        return replace(space, features=False)
+        return space.only(features=False)
 
     def _ready(self, oracle: Oracle, schema: FeatureSchema) -> None:
         super()._ready(oracle, schema)
@@ -383,7 +364,7 @@ class D4Explainer(Trained):
         for rows in torch.split(torch.arange(base.size, device=soft.device), step):
             leaf = soft[rows].requires_grad_()
             z = oracle.relaxed(base, rows, leaf, base.x[rows])
-            loss = _to_leave(oracle.decision, z, y0[rows.cpu()]).sum()
+            loss = -oracle.decision.log_chance(z, y0[rows.cpu()]).sum()
             slope = torch.autograd.grad(loss, leaf, allow_unused=True)[0] if loss.requires_grad else None
             slopes.append(torch.zeros_like(leaf) if slope is None else slope.nan_to_num(0, 0, 0))
             total = total + loss.detach()
@@ -449,22 +430,6 @@ def _noisy(adj: Tensor, draw: Tensor, level: Tensor, pairs: Tensor, directed: bo
 def _tied(logits: Tensor, directed: bool) -> Tensor:
     """One logit for both directions of an undirected pair."""
     return logits if directed else (logits + logits.transpose(-2, -1)) / 2
-
-
-def _to_leave(decision: Decision, z: Tensor, y0: Tensor) -> Tensor:
-    """``-log(1 - p_y0)``, with wished classes ``-log`` of their probability; ``softplus(margin)`` without classes.
-
-    Shapes:
-        z: ``(K, C)``; y0: ``(K,)``; returns ``(K,)``.
-    """
-    if type(decision) is not Decision or decision.task not in ("multiclass", "binary"):
-        return F.softplus(decision.margins(z, y0))
-    scores = decision.scores(z)
-    goal = ~F.one_hot(y0, scores.shape[1]).bool()
-    if decision.classes:
-        goal = torch.zeros_like(goal)
-        goal[:, list(decision.classes)] = True
-    return scores.logsumexp(1) - scores.masked_fill(~goal, float("-inf")).logsumexp(1)
 
 
 def _judge(search: Search, s: State, stage: str) -> Tensor:

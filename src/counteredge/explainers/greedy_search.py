@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -93,7 +92,7 @@ class Greedy(Explainer):
     def _space(self, space: EditSpace) -> EditSpace:
         if self.candidates == "all":
             return space
-        return replace(space, features=False, add_edges=space.add_edges and self.candidates == "target")
+        return space.only(features=False, add_edges=self.candidates == "target")
 
     def _ready(self, oracle: Oracle, schema: FeatureSchema) -> None:
         if self.candidates == "target" and not isinstance(oracle, NodeOracle):
@@ -105,7 +104,7 @@ class Greedy(Explainer):
         last = self.top if self.top is not None and ranked else ALL
         options = BeamOptions(every=ALL)
         steps = 1 if search.oracle.decision.flat else min(self.steps, search.budget.edits or self.steps)
-        front = State.start(search.base, (~search.solved & ~search.stopped & ~search.exhausted).nonzero().flatten())
+        front = State.start(search.base, search.open_rows())
         for step in range(1, steps + 1):
             allowed = self._candidates(search, front)
             count = allowed.sum(1)

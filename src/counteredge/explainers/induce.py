@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -102,6 +101,10 @@ class InduCE(Trained):
     """
 
     name: ClassVar[str] = "induce"
+    own: ClassVar[tuple[str, ...]] = (
+        "steps", "hops", "episodes", "batch", "lr", "beta", "bonus", "gamma_discount", "entropy", "layer", "policy",
+        "reward", "repeats", "rollouts", "mark_target", "detach_policy", "train_embeddings", "undo", "transductive",
+    )  # fmt: skip
     modes: ClassVar[tuple[str, ...]] = ("paper", "reference", "improved")
 
     def __init__(
@@ -163,21 +166,6 @@ class InduCE(Trained):
         if self.transductive and self.policy == "random":
             raise InputError("policy='random' learns nothing: leave transductive at False")
 
-    def _own_options(self) -> dict[str, Any]:
-        names = (
-            "steps", "hops", "episodes", "batch", "lr", "beta", "bonus", "gamma_discount", "entropy", "layer", "policy",
-            "reward", "repeats", "rollouts", "mark_target", "detach_policy", "train_embeddings", "undo", "transductive",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
-
-    def options(self) -> dict[str, Any]:
-        """Constructor options that a file must keep."""
-        return {**super().options(), **self._own_options()}
-
-    def parameters(self) -> dict[str, Any]:
-        """The options, for the record."""
-        return {**self._own_options(), **super().parameters()}
-
     def describe_failure(self, search: Search) -> str:
         """What was tried in vain."""
         if self.transductive:
@@ -186,7 +174,7 @@ class InduCE(Trained):
         return f"the policy found no counterfactual within {tried} edits"
 
     def _space(self, space: EditSpace) -> EditSpace:
-        return replace(space, features=False)
+        return space.only(features=False)
 
     def _ready(self, oracle: Oracle, schema: FeatureSchema) -> None:
         if self.policy == "random" or self.transductive:
@@ -319,7 +307,7 @@ class InduCE(Trained):
     # -- explaining --------------------------------------------------------------------------------------------------
 
     def _search(self, search: Search) -> None:
-        rows = (~search.solved & ~search.stopped & ~search.exhausted).nonzero().flatten()
+        rows = search.open_rows()
         if not self.transductive:
             rows = rows[search.affordable(rows, torch.ones_like(rows))]
         if not len(rows):

@@ -94,7 +94,7 @@ class IRand(Explainer):
     def _space(self, space: EditSpace) -> EditSpace:
         if self.mode == "legacy_gretel" and space.structural is None:
             space = replace(space, structural="frozen")
-        return replace(space, features=False)
+        return space.only(features=False)
 
     def _levels(self, pairs: int, directed: bool) -> int:
         """The last level of a graph of which so many pairs may change."""
@@ -104,7 +104,7 @@ class IRand(Explainer):
 
     def _search(self, search: Search) -> None:
         most = search.budget.edits if self.postprocess is None else None
-        rows = (~search.solved & ~search.stopped & ~search.exhausted).nonzero().flatten()
+        rows = search.open_rows()
         draws = {r: _Draws(search, r, self.seed) for r in rows.tolist()}
         last = torch.zeros(search.base.size, dtype=torch.long)
         for r, draw in draws.items():

@@ -187,7 +187,7 @@ class MEG(Explainer):
         schema = search.moves.allowed.schema
         search.keeps = lambda row, edits: valid_molecule(edits.apply(search.base.graphs[row]), schema)
         worlds = []
-        for row in (~search.solved & ~search.stopped).nonzero().flatten().tolist():
+        for row in search.open_rows().tolist():
             if search.late():
                 search.stopped[row] = True
                 continue

@@ -121,7 +121,7 @@ class Molecules:
         return self.known[candidate.smiles]
 
     def _every(self, candidate: Candidate) -> Iterator[Candidate]:
-        adds, removes, _ = self.allowed.ways
+        adds, removes = self.allowed.adds, self.allowed.removes
         tried = {EditSet(), candidate.edits}
         for s in every_successor(candidate.molecule, self.elements, addition=adds, removal=removes, **self.options):
             origin = tuple(NEW if a == NEW else candidate.origin[a] for a in s.atoms)
@@ -236,10 +236,9 @@ class Molecules:
         within, free, features = allowed.within[self.row], allowed.free[self.row], allowed.features[self.row]
         own = [p for p in (*edits.added, *edits.removed, *(e.pair for e in edits.attributes)) if max(p) < self.n]
         bound = [v for p in edits.added if max(p) >= self.n for v in p if v < self.n]
-        adds, removes, drops = allowed.ways
-        if (edits.new_nodes and not allowed.nodes) or (edits.removed_nodes and not drops):
+        if (edits.new_nodes and not allowed.grows) or (edits.removed_nodes and not allowed.nodes):
             return "no atom may come or go"
-        if (edits.added and not adds) or (edits.removed and not removes):
+        if (edits.added and not allowed.adds) or (edits.removed and not allowed.removes):
             return "the edit space lets no edge be added, or none be removed"
         if not all(bool(within[p]) for p in own) or not all(bool(free[v]) for v in (*bound, *edits.removed_nodes)):
             return "a frozen atom or bond would change"

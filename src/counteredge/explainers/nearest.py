@@ -101,7 +101,7 @@ class Nearest(Explainer):
         return given
 
     def _search(self, search: Search) -> None:
-        rows = (~search.solved & ~search.stopped & ~search.exhausted).nonzero().flatten()
+        rows = search.open_rows()
         options = EndpointOptions(
             keep=self.options["ends"],
             orders=self.options["orders"],

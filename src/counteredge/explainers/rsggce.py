@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from counteredge.data import as_graph_list
-from counteredge.decision import Decision, JointDecision, LabelDecision
+from counteredge.decision import Decision, LabelDecision
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search
 from counteredge.errors import InputError
@@ -115,6 +115,10 @@ class RSGGCE(Trained):
     """
 
     name: ClassVar[str] = "rsggce"
+    own: ClassVar[tuple[str, ...]] = (
+        "epochs", "lr", "batch_size", "steps_per_epoch", "optimizer", "booster", "start", "discriminator",
+        "direction", "gan_loss", "steps", "walks", "legacy_halving", "keep_features", "symmetric", "p",
+    )  # fmt: skip
     modes: ClassVar[tuple[str, ...]] = ("paper", "reference", "improved", "legacy_gretel")
     copies = 16
 
@@ -165,21 +169,6 @@ class RSGGCE(Trained):
         self.symmetric = flag("symmetric", chosen("symmetric", symmetric))
 
     # -- the record --------------------------------------------------------------------------------------------------
-
-    def _own(self) -> dict[str, Any]:
-        names = (
-            "epochs", "lr", "batch_size", "steps_per_epoch", "optimizer", "booster", "start", "discriminator",
-            "direction", "gan_loss", "steps", "walks", "legacy_halving", "keep_features", "symmetric", "p",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
-
-    def options(self) -> dict[str, Any]:
-        """All options of the constructor."""
-        return {**super().options(), **self._own()}
-
-    def parameters(self) -> dict[str, Any]:
-        """All options, for the record."""
-        return {**self._own(), **super().parameters()}
 
     def describe_failure(self, search: Search) -> str:
         """What was tried, and which graphs cannot be."""
@@ -232,7 +221,7 @@ class RSGGCE(Trained):
             return own, own, own.double()
         y0 = training.labels[own[:1]].expand(len(z), *training.labels.shape[1:])
         others = (decision.flips(z, y0) & ~alike).nonzero().flatten()
-        return own, others, _sure(decision, z, y0)
+        return own, others, decision.log_chance(z, y0).exp()
 
     def _fit(self, training: Training) -> None:
         padded = Padded(training, self.memory)
@@ -343,7 +332,7 @@ class RSGGCE(Trained):
         known = torch.zeros(base.size, dtype=torch.bool)
         for kind, key in enumerate(self.spec["classes"]):
             at = (keys == torch.tensor(key, dtype=keys.dtype)).all(1) if keys.shape[1] == len(key) else known & False
-            rows = (at & ~search.solved & ~search.stopped & ~search.exhausted).nonzero().flatten()
+            rows = search.open_rows(at.nonzero().flatten())
             if len(rows):
                 p[rows], values[rows] = self._generated(base, rows, kind)
                 known[rows] = True
@@ -355,7 +344,7 @@ class RSGGCE(Trained):
             dtype = base.graphs[0].x.dtype
             x = generated_features(values.to(device), x, search.moves.allowed.features, search.moves, dtype)
         for walk in range(self.walks):
-            rows = (known & ~search.solved & ~search.stopped).nonzero().flatten()
+            rows = search.open_rows(known.nonzero().flatten())
             if len(rows):
                 self._walk(search, rows, p[rows], x if walk % 2 == 0 else base.x, walk)
 
@@ -495,18 +484,6 @@ def _keys(decision: Decision, labels: Tensor) -> Tensor:
     if decision.task == "regression":
         return torch.zeros(len(labels), 1, dtype=torch.long)
     return labels.reshape(len(labels), -1).long().cpu()
-
-
-def _sure(decision: Decision, z: Tensor, y0: Tensor) -> Tensor:
-    """The model's probability that outputs are counterfactuals of label ``y0``, ``(G,)``."""
-    if isinstance(decision, LabelDecision):
-        return torch.ones(len(z), dtype=torch.float64)
-    if decision.task not in ("multiclass", "binary") or isinstance(decision, JointDecision):
-        return torch.sigmoid(-decision.margins(z, y0))
-    p = decision.scores(z).softmax(1)
-    if decision.classes:
-        return p[:, list(decision.classes)].sum(1)
-    return 1 - p.gather(1, y0[:, None])[:, 0]
 
 
 def _race(u: Tensor, p: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -118,6 +118,7 @@ class Trained(Explainer):
     into ``self.networks``), :meth:`_fit` (trains them) and :meth:`_search`.
     """
 
+    own: ClassVar[tuple[str, ...]] = ()  # names of the method's options, each an attribute of that name
     epochs: int = 1
 
     def __init__(self, **options: Any) -> None:
@@ -140,9 +141,17 @@ class Trained(Explainer):
     def _fit(self, training: Training) -> None:
         """Train ``self.networks``; call ``training.log(...)`` once an epoch."""
 
+    def _own(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.own}
+
     def options(self) -> dict[str, Any]:
-        """Constructor options that a file must keep, as JSON values."""
-        return {"mode": self.mode, "seed": self.seed, "postprocess": self.postprocess, "memory": self.memory}
+        """Constructor options, as JSON values: what a file must keep."""
+        shared = {"mode": self.mode, "seed": self.seed, "postprocess": self.postprocess, "memory": self.memory}
+        return {**shared, **self._own()}
+
+    def parameters(self) -> dict[str, Any]:
+        """The method's options, for the record."""
+        return {**self._own(), **super().parameters()}
 
     # -- fit ---------------------------------------------------------------------------------------------------------
 

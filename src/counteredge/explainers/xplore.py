@@ -210,7 +210,7 @@ class XPlore(Explainer):
         if self.variant == "paper" and space.structural is None:
             space = replace(space, structural="frozen")
         if self.variant == "paper" and self.descent.features is None:
-            return replace(space, features=False)
+            return space.only(features=False)
         return space
 
     def _schema(self, graphs: Sequence[Data], space: EditSpace) -> FeatureSchema:
