@@ -11,7 +11,7 @@ from torch_geometric.nn import GCNConv, SimpleConv
 from counteredge import Budget, EditSpace
 from counteredge.engine.search import Search
 from counteredge.errors import BudgetError, CapabilityError, DataError, InputError
-from counteredge.explainers.d4explainer import D4Explainer, _in_order, _noisy, _to_leave
+from counteredge.explainers.d4explainer import D4Explainer, _in_order, _noisy
 from counteredge.explainers.ppgn import PPGN
 from counteredge.graphs import GraphBatch
 from counteredge.oracle import Oracle
@@ -115,13 +115,13 @@ def test_counterfactual_loss_is_minus_log_of_what_is_left():
     y0 = torch.tensor([0, 0])
     plain = -(1 - z.softmax(1)[:, 0]).log()
     decide = Oracle(sample_model())._decide
-    assert torch.allclose(_to_leave(decide(3), z, y0), plain, rtol=1e-4)
+    assert torch.allclose(-decide(3).log_chance(z, y0), plain, rtol=1e-4)
     wished = Oracle(sample_model(), desired=2)._decide(3)
-    assert torch.allclose(_to_leave(wished, z, y0), -z.log_softmax(1)[:, 2])
+    assert torch.allclose(-wished.log_chance(z, y0), -z.log_softmax(1)[:, 2])
     far = torch.tensor([[900.0, 0.0, 0.0]], dtype=torch.float64)
-    assert torch.isclose(_to_leave(decide(3), far, y0[:1]), torch.tensor([900 - math.log(2)], dtype=torch.float64))
+    assert torch.isclose(-decide(3).log_chance(far, y0[:1]), torch.tensor([900 - math.log(2)], dtype=torch.float64))
     binary = Oracle(sample_model(), task="binary")._decide(1)
-    assert torch.allclose(_to_leave(binary, z[:, :1], y0), -torch.nn.functional.logsigmoid(z[:, 0]))
+    assert torch.allclose(-binary.log_chance(z[:, :1], y0), -torch.nn.functional.logsigmoid(z[:, 0]))
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

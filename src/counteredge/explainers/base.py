@@ -272,13 +272,17 @@ class Explainer:
             if not bool(search.solved.any()):
                 return
 
+    def _without_gradients(self, instead: str) -> CapabilityError:
+        """The refusal of a model that the method cannot get gradients from."""
+        return CapabilityError(
+            f"{type(self).__name__} in mode {self.mode!r} needs gradients with respect to edges, and no relaxed pass "
+            "is exact for this model and these graphs (maximum aggregation, pooling between layers and attention over "
+            f"repeated edges have none); {instead}"
+        )
+
     def _search_checked(self, search: Search) -> None:
         if self.needs_gradients and not search.oracle.way(search.base).exact and bool(search.moves.flip.any()):
-            raise CapabilityError(
-                f"{type(self).__name__} in mode {self.mode!r} needs gradients with respect to edges, and no relaxed "
-                "pass is exact for this model (max aggregation and pooling between layers have none); XPlore's preset "
-                "'minimal', 'greedy' and 'irand' search it without them"
-            )
+            raise self._without_gradients("XPlore's preset 'minimal', 'greedy' and 'irand' search it without them")
         self._search(search)
 
 

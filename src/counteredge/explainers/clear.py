@@ -267,10 +267,7 @@ class CLEAR(Trained):
         if any(bool(m.flip.any()) for m in padded.moves) and not all(
             training.oracle.way(b).exact for b in padded.bases
         ):
-            raise CapabilityError(
-                "CLEAR learns from gradients with respect to edges, and no relaxed pass is exact for this model (max "
-                "aggregation and pooling between layers have none); fit(edits='features') needs none of them"
-            )
+            raise self._without_gradients("fit(edits='features') does without them")
         u, wished = self._causes(training.graphs), self._wished(training)
         network = self._network().train()
         optimizer = torch.optim.Adam(network.parameters(), lr=self.lr, weight_decay=self.weight_decay)

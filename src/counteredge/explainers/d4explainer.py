@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from counteredge.engine.draws import noise_like
 from counteredge.engine.moves import State
 from counteredge.engine.search import Search
-from counteredge.errors import BudgetError, CapabilityError, InputError
+from counteredge.errors import BudgetError, InputError
 from counteredge.explainers.opening import Opened
 from counteredge.explainers.options import choice, flag, number, whole
 from counteredge.explainers.ppgn import PPGN, pair_bytes
@@ -355,10 +355,7 @@ class D4Explainer(Trained):
             soft: ``(B, n, n)``; y0: ``(B,)``; returns a number and ``(B, n, n)``.
         """
         if not oracle.way(base).exact:
-            raise CapabilityError(
-                "D4Explainer learns from gradients with respect to edges, and no relaxed pass is exact for this model "
-                "(max aggregation and pooling between layers have none); XPlore's preset 'minimal' does without them"
-            )
+            raise self._without_gradients("alpha_cf=0 does without them")
         total, slopes = soft.new_zeros(()), []
         step = oracle.chunk(base, gradients=True)
         for rows in torch.split(torch.arange(base.size, device=soft.device), step):
