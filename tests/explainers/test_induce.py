@@ -11,7 +11,8 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from counteredge.edits import EditSet
 from counteredge.engine.search import Budget, Search
 from counteredge.errors import BudgetError, InputError
-from counteredge.explainers.induce import Game, InduCE, Play, candidates
+from counteredge.explainers.induce import InduCE
+from counteredge.explainers.induce_play import Game, Play, candidates
 from counteredge.explainers.induce_policy import Policy, View
 from counteredge.graphs import GraphBatch
 from counteredge.oracle import Oracle
