@@ -1,0 +1,1 @@
+"""What a sweep found, for people: tables beside the paper's figures, figures, and one HTML page."""
