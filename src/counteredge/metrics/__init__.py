@@ -6,7 +6,7 @@ from counteredge.metrics.aggregate import Aggregate, aggregate
 from counteredge.metrics.controls import CONTROLS
 from counteredge.metrics.definition import METRICS, Metric
 from counteredge.metrics.document import definitions, embedders_table
-from counteredge.metrics.evaluate import Evaluation, evaluate
+from counteredge.metrics.evaluate import Evaluation, Evaluator, evaluate
 from counteredge.metrics.similarity import CosineSimilarity, cosine
 from counteredge.metrics.size import exact_ged
 
@@ -16,6 +16,7 @@ __all__ = [
     "Aggregate",
     "CosineSimilarity",
     "Evaluation",
+    "Evaluator",
     "Metric",
     "aggregate",
     "cosine",

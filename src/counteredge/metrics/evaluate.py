@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ from counteredge.metrics.size import exact_ged
 from counteredge.oracle import Oracle
 from counteredge.results import Counterfactual
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "Evaluator", "evaluate"]
 
 SPACE = WaveletCharacteristic.name  # in which neighbours are looked for
 
@@ -158,35 +159,138 @@ def evaluate(
     Source:
         XPlore (KDD 2026), section 4.1 and appendix C.3.
     """
-    if over not in ("found", "all"):
-        raise InputError(f"over={over!r} must be 'found' or 'all'")
-    wanted = [controls] if isinstance(controls, str) else list(controls or ())
-    for name in wanted:
-        rule_of(name)
-    if rounds < 1:
-        raise InputError(f"rounds={rounds} must be at least 1")
-    if ged_timeout is not None and not ged_timeout > 0:
-        raise InputError(f"ged_timeout={ged_timeout} must be above 0 seconds, or None to leave ged_exact out")
-    sample = Sample.of(counterfactuals, labels)
-    if model is not None:
-        if any(cf.node is not None for cf in counterfactuals):
-            raise InputError("model= judges controls of graph tasks; leave it out for counterfactuals of nodes")
-        sample.judge = Judge(
-            Oracle(model, forward_fn=forward_fn, output_fn=output_fn, task=task, desired=desired, relaxation="none")
+    asked = Evaluator(
+        dataset=dataset, model=model, embedders=embedders, over=over, controls=controls, ged_timeout=ged_timeout,
+        forward_fn=forward_fn, output_fn=output_fn, task=task, desired=desired, rounds=rounds, seed=seed,
+        memory=memory, progress=progress,
+    )  # fmt: skip
+    return asked(counterfactuals, labels)
+
+
+class Evaluator:
+    """:func:`evaluate` for many sets of counterfactuals of one dataset: what they share is computed once.
+
+    Embedders are fitted, real graphs are embedded when it is made; vectors of the originals are kept from call to call.
+
+    Args:
+        dataset: As for :func:`evaluate`.
+        model: As for :func:`evaluate`.
+        embedders: As for :func:`evaluate`.
+        over: As for :func:`evaluate`.
+        controls: As for :func:`evaluate`.
+        ged_timeout: As for :func:`evaluate`.
+        forward_fn: As for :func:`evaluate`.
+        output_fn: As for :func:`evaluate`.
+        task: As for :func:`evaluate`.
+        desired: As for :func:`evaluate`.
+        rounds: As for :func:`evaluate`.
+        seed: As for :func:`evaluate`.
+        memory: As for :func:`evaluate`.
+        progress: As for :func:`evaluate`.
+
+    Raises:
+        InputError: As :func:`evaluate` does.
+
+    Example:
+        >>> from counteredge import XPlore
+        >>> from counteredge.datasets import tree_cycles
+        >>> graphs = tree_cycles(4).graphs
+        >>> def dense(batch):
+        ...     return [int(g.num_edges > 54) for g in batch.to_data_list()]
+        >>> measure = Evaluator(dataset=graphs, embedders=["LDP"], controls=())
+        >>> [measure(XPlore().explain(dense, graphs, edits="edges")).mean("validity") for _ in range(2)]
+        [1.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        *,
+        dataset: Sequence[Data] | None = None,
+        model: nn.Module | None = None,
+        embedders: str | Sequence[str | Embedder] = "all",
+        over: str = "found",
+        controls: Sequence[str] = tuple(CONTROLS),
+        ged_timeout: float | None = None,
+        forward_fn: Callable[[nn.Module, Batch], Any] | None = None,
+        output_fn: Callable[[Any], Tensor] | None = None,
+        task: Task | None = None,
+        desired: Desired | None = None,
+        rounds: int = 1000,
+        seed: int = 0,
+        memory: int = MEMORY,
+        progress: bool | None = None,
+    ) -> None:
+        if over not in ("found", "all"):
+            raise InputError(f"over={over!r} must be 'found' or 'all'")
+        self.controls = [controls] if isinstance(controls, str) else list(controls or ())
+        for name in self.controls:
+            rule_of(name)
+        if rounds < 1:
+            raise InputError(f"rounds={rounds} must be at least 1")
+        if ged_timeout is not None and not ged_timeout > 0:
+            raise InputError(f"ged_timeout={ged_timeout} must be above 0 seconds, or None to leave ged_exact out")
+        self.ged_timeout, self.over, self.rounds, self.seed = ged_timeout, over, rounds, seed
+        self.memory, self.progress = memory, progress
+        chosen = [embedders] if isinstance(embedders, Embedder) else embedders or ()
+        self.similarity = CosineSimilarity(chosen) if len(chosen) else None
+        self.dataset = None if dataset is None else list(dataset)
+        if self.similarity is not None and self.dataset:
+            self.similarity.fit(self.dataset, progress=progress)
+        self.room = (
+            Surroundings.of(WaveletCharacteristic(), self.dataset, seed=seed, progress=progress) if dataset else None
         )
-    sample.dataset = None if dataset is None else list(dataset)
-    real = sample.originals if sample.dataset is None else sample.dataset
-    _same_columns(sample.originals, real)
-    chosen = [embedders] if isinstance(embedders, Embedder) else embedders or ()
-    similarity = CosineSimilarity(chosen).fit(real, progress=progress) if len(chosen) and real else None
-    room = Surroundings.of(WaveletCharacteristic(), real, seed=seed, progress=progress) if sample.dataset else None
-    measure = _Measure(sample, similarity, room, over, rounds, seed, memory, progress)
-    if ged_timeout is not None:
-        sample.exact = _exact(sample, ged_timeout, progress)
-    values, figures = measure(sample)
-    beside = {name: measure(control_sample(sample, name, seed=seed))[1] for name in wanted}
-    names = () if similarity is None else tuple(e.name for e in similarity.embedders)
-    return Evaluation(len(sample), figures, values, beside, names, over)
+        self.judge = None
+        if model is not None:
+            self.judge = Judge(
+                Oracle(model, forward_fn=forward_fn, output_fn=output_fn, task=task, desired=desired, relaxation="none")
+            )
+        self.seen: tuple[list[Data], dict[str, Tensor]] | None = None  # the last call's originals, their vectors
+
+    def __call__(
+        self, counterfactuals: Sequence[Counterfactual], labels: Sequence[Label] | Tensor | None = None
+    ) -> Evaluation:
+        """Measure one set.
+
+        Args:
+            counterfactuals: One a graph.
+            labels: As for :func:`evaluate`.
+
+        Raises:
+            InputError: As :func:`evaluate` does.
+        """
+        sample = Sample.of(counterfactuals, labels)
+        if self.judge is not None and any(cf.node is not None for cf in counterfactuals):
+            raise InputError("model= judges controls of graph tasks; leave it out for counterfactuals of nodes")
+        sample.judge, sample.dataset = self.judge, self.dataset
+        real = sample.originals if self.dataset is None else self.dataset
+        _same_columns(sample.originals, real)
+        similarity = self.similarity
+        if similarity is not None and self.dataset is None:  # nothing may stay of graphs that come another time
+            similarity = CosineSimilarity(copy.deepcopy(similarity.embedders))
+            similarity = similarity.fit(real, progress=self.progress) if real else None
+        if self.ged_timeout is not None:
+            sample.exact = _exact(sample, self.ged_timeout, self.progress)
+        measure = _Measure(self, similarity, self._originals(sample, similarity))
+        values, figures = measure(sample)
+        beside = {name: measure(control_sample(sample, name, seed=self.seed))[1] for name in self.controls}
+        names = () if similarity is None else tuple(e.name for e in similarity.embedders)
+        return Evaluation(len(sample), figures, values, beside, names, self.over)
+
+    def _originals(self, sample: Sample, similarity: CosineSimilarity | None) -> dict[str, Tensor]:
+        """Vectors of the originals; those of the last call where they are the same objects."""
+        seen = self.seen
+        same = seen is not None and len(seen[0]) == len(sample)
+        if seen is None or not same or not all(a is b for a, b in zip(seen[0], sample.originals, strict=True)):
+            seen = sample.originals, self.vectors(sample.originals, similarity)
+        self.seen = seen if self.dataset is not None else None
+        return seen[1]
+
+    def vectors(self, graphs: Sequence[Data], similarity: CosineSimilarity | None) -> dict[str, Tensor]:
+        """Vectors of graphs in every space that is looked at."""
+        found = {} if similarity is None else similarity.embed(graphs, memory=self.memory, progress=self.progress)
+        if self.room is not None and SPACE not in found:
+            found[SPACE] = WaveletCharacteristic().transform(graphs, memory=self.memory, progress=self.progress)
+        return found
 
 
 def _same_columns(originals: Sequence[Data], real: Sequence[Data]) -> None:
@@ -212,48 +316,23 @@ class _Measure:
     """Measures a sample and its controls, which share the originals and so their vectors.
 
     Args:
-        sample: The counterfactuals.
+        asked: What is asked.
         similarity: Fitted; ``None`` to leave similarity out.
-        room: Real graphs; ``None`` to leave neighbours out.
-        over: See :func:`evaluate`.
-        rounds: Bootstrap samples.
-        seed: Of the draws.
-        memory: Bytes of one batch.
-        progress: Show bars.
+        originals: Vectors of the originals.
     """
 
-    def __init__(
-        self,
-        sample: Sample,
-        similarity: CosineSimilarity | None,
-        room: Surroundings | None,
-        over: str,
-        rounds: int,
-        seed: int,
-        memory: int,
-        progress: bool | None,
-    ) -> None:
-        self.similarity, self.room, self.over = similarity, room, over
-        self.rounds, self.seed, self.memory, self.progress = rounds, seed, memory, progress
-        self.originals = self._vectors(sample.originals)
-
-    def _vectors(self, graphs: Sequence[Data]) -> dict[str, Tensor]:
-        found = (
-            {} if self.similarity is None else self.similarity.embed(graphs, memory=self.memory, progress=self.progress)
-        )
-        if self.room is not None and SPACE not in found:
-            found[SPACE] = WaveletCharacteristic().transform(graphs, memory=self.memory, progress=self.progress)
-        return found
+    def __init__(self, asked: Evaluator, similarity: CosineSimilarity | None, originals: dict[str, Tensor]) -> None:
+        self.asked, self.similarity, self.originals = asked, similarity, originals
 
     def __call__(self, sample: Sample) -> tuple[dict[str, Tensor], dict[str, Aggregate]]:
-        edited = self._vectors(sample.edited)
+        asked = self.asked
+        edited = asked.vectors(sample.edited, self.similarity)
         if self.similarity is not None:
             sample.cosines = self.similarity.score(self.originals, edited).values
-        if self.room is not None:
-            sample.near = self.room.near(
-                sample.found & (sample.ged > 0), sample.after, self.originals[SPACE], edited[SPACE]
-            )
-        sample.over_all = self.over == "all"
+        if asked.room is not None:
+            changed = sample.found & (sample.ged > 0)
+            sample.near = asked.room.near(changed, sample.after, self.originals[SPACE], edited[SPACE])
+        sample.over_all = asked.over == "all"
         values, figures = {}, {}
         for name, m in METRICS.items():
             value = m.compute(sample)
@@ -261,7 +340,7 @@ class _Measure:
                 figures[name] = _of_whole(value, int(sample.found.sum()))
             else:
                 values[name] = value
-                figures[name] = aggregate(value, rounds=self.rounds, seed=self.seed)
+                figures[name] = aggregate(value, rounds=asked.rounds, seed=asked.seed)
         return values, figures
 
 
