@@ -36,6 +36,7 @@ from counteredge.explainers import (
     Nearest,
     XPlore,
     get_explainer,
+    shrink,
 )
 from counteredge.oracle import Oracle
 from counteredge.proof import certify, importance, robustness
@@ -86,5 +87,6 @@ __all__ = [
     "importance",
     "read_jsonl",
     "robustness",
+    "shrink",
     "write_jsonl",
 ]

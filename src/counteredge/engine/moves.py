@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from counteredge.edits import EditSet
 from counteredge.errors import InputError
 from counteredge.graphs import GraphBatch
 from counteredge.space import Allowed
@@ -47,6 +48,20 @@ class State:
         """The original graphs."""
         rows = torch.arange(base.size, device=base.adj.device) if row is None else row
         return State(rows, base.adj[rows], base.x[rows])
+
+    @staticmethod
+    def of(base: GraphBatch, edits: Sequence[tuple[int, EditSet]]) -> State:
+        """Edited graphs of the batch, each from its row and its edits; nodes that come or go are left out."""
+        out = State.start(base, torch.tensor([r for r, _ in edits], dtype=torch.long, device=base.adj.device))
+        for k, (_, edit) in enumerate(edits):
+            for pairs, value in ((edit.added, 1.0), (edit.removed, 0.0)):
+                for i, j in pairs:
+                    out.adj[k, i, j] = value
+                    if not edit.directed:
+                        out.adj[k, j, i] = value
+            for e in edit.features:
+                out.x[k, e.node, list(e.columns)] = torch.tensor(e.new, dtype=out.x.dtype, device=out.x.device)
+        return out
 
 
 class Moves:

@@ -18,6 +18,7 @@ from counteredge.explainers.induce import InduCE
 from counteredge.explainers.irand import IRand
 from counteredge.explainers.meg import MEG
 from counteredge.explainers.nearest import Nearest
+from counteredge.explainers.replay import shrink
 from counteredge.explainers.rsggce import RSGGCE
 from counteredge.explainers.trained import FitReport, Trained
 from counteredge.explainers.xplore import XPlore
@@ -44,6 +45,7 @@ __all__ = [
     "XPlore",
     "explainer_class",
     "get_explainer",
+    "shrink",
 ]
 
 _CLASSES: tuple[type[Explainer], ...] = (

@@ -132,24 +132,19 @@ class Harness:
         """Whether edited graphs keep the limits on whole graphs and on kinds of edits."""
         if not answers or not (self.search.limited or self.search.keeps):
             return [True] * len(answers)
-        rows = torch.tensor([r for r, _ in answers])
-        state = State.start(self.search.base, rows)
-        legal = torch.ones(len(rows), dtype=torch.bool)
-        for k, (row, edits) in enumerate(answers):
-            if self.search.outside[row]:  # methods that change nodes take no limits on whole graphs
-                most = self.budget.edges, self.budget.features
-                parts = edits.edge_count + edits.node_count, edits.feature_count + edits.attribute_count
-                legal[k] = all(m is None or part <= m for m, part in zip(most, parts, strict=True))
-                legal[k] &= self.search.keeps is None or self.search.keeps(row, edits)
-                continue
-            for pairs, value in ((edits.added, 1.0), (edits.removed, 0.0)):
-                for i, j in pairs:
-                    state.adj[k, i, j] = value
-                    if not edits.directed:
-                        state.adj[k, j, i] = value
-            for e in edits.features:
-                state.x[k, e.node, list(e.columns)] = torch.tensor(e.new, dtype=state.x.dtype)
-        return (legal & (self.search.legal(state) | self.search.outside[rows])).tolist()
+        outside = self.search.outside[[r for r, _ in answers]]
+        legal = torch.ones(len(answers), dtype=torch.bool)
+        for k in outside.nonzero().flatten().tolist():  # methods that change nodes take no limits on whole graphs
+            row, edits = answers[k]
+            most = self.budget.edges, self.budget.features
+            parts = edits.edge_count + edits.node_count, edits.feature_count + edits.attribute_count
+            legal[k] = all(m is None or part <= m for m, part in zip(most, parts, strict=True))
+            legal[k] &= self.search.keeps is None or self.search.keeps(row, edits)
+        unchanged = EditSet(directed=self.search.base.directed)
+        state = State.of(
+            self.search.base, [(r, unchanged if o else e) for (r, e), o in zip(answers, outside, strict=True)]
+        )
+        return (legal & (self.search.legal(state) | outside)).tolist()
 
     def _structural(self) -> Literal["refreshed", "frozen"] | None:
         if self.oracle.follows:

@@ -236,9 +236,9 @@ class Evaluator:
         self.dataset = None if dataset is None else list(dataset)
         if self.similarity is not None and self.dataset:
             self.similarity.fit(self.dataset, progress=progress)
-        self.room = (
-            Surroundings.of(WaveletCharacteristic(), self.dataset, seed=seed, progress=progress) if dataset else None
-        )
+        self.room: Surroundings | None = None
+        if self.dataset:
+            self.room = Surroundings.of(WaveletCharacteristic(), self.dataset, seed=seed, progress=progress)
         self.judge = None
         if model is not None:
             self.judge = Judge(
