@@ -35,7 +35,7 @@ def asked():
         ("complete_graph", {}),
         ("irand", {"p": 0.2}),
         ("greedy", {}),
-        ("cf2", {"alp": 0.0}),
+        ("xplore", {"mode": "paper"}),
         ("xplore", {"mode": "paper", "features": "freedom"}),
         ("nearest", {}),
     ],
