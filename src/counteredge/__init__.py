@@ -15,6 +15,7 @@ from counteredge.errors import (
     DataError,
     InputError,
     ModelError,
+    StoreError,
 )
 from counteredge.explainers import (
     CF2,
@@ -80,6 +81,7 @@ __all__ = [
     "Nearest",
     "Oracle",
     "Prediction",
+    "StoreError",
     "StructuralFeatures",
     "XPlore",
     "certify",

@@ -12,6 +12,7 @@ __all__ = [
     "DataError",
     "InputError",
     "ModelError",
+    "StoreError",
     "unknown",
 ]
 
@@ -38,6 +39,10 @@ class BudgetError(CounterEdgeError, MemoryError):
 
 class DataError(CounterEdgeError):
     """A dataset or a checkpoint that is missing, damaged or unsafe."""
+
+
+class StoreError(CounterEdgeError, OSError):
+    """Results that cannot be kept: a disk that is full, or that may not be written to."""
 
 
 def unknown(what: str, name: str, known: Iterable[str], *, others: Iterable[str] = ()) -> InputError:

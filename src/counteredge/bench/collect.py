@@ -48,10 +48,10 @@ class Collected:
             fit_graphs`` (NaN for methods that do not learn), ``degree_mmd, clustering_mmd`` (NaN for a part of a set),
             ``host, code``.
         instances: A row a graph (or node) of each job that is done: the first nine columns of ``jobs``, then ``graph``
-            (its number in the dataset), ``node`` (missing for graph tasks), ``found, true_label, before, after, stage``,
-            every metric of :data:`~counteredge.metrics.METRICS` that belongs to a graph, by its name (NaN where it has
-            no value), and ``shrunk_ged, shrunk_feature_edits, shrunk_edit_ratio``: sizes once needless edits are undone
-            (NaN where that was not asked for).
+            (its number in the dataset), ``node`` (missing for graph tasks), ``found, true_label, before, after``,
+            ``stage``, every metric of :data:`~counteredge.metrics.METRICS` that belongs to a graph, by its name (NaN
+            where it has no value), and ``shrunk_ged, shrunk_feature_edits, shrunk_edit_ratio``: sizes once needless
+            edits are undone (NaN where that was not asked for).
         answers: Some counterfactuals of each job, the same graphs for every method.
     """
 

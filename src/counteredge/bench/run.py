@@ -2,76 +2,34 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch_geometric
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from counteredge.bench.spec import RunSpec, answers, explainer_of, space_of
 from counteredge.cache import write_atomic
 from counteredge.datasets import GraphDataset, load
 from counteredge.draw import gallery
-from counteredge.errors import InputError, unknown
-from counteredge.explainers import Explainer, Trained, explainer_class, get_explainer
+from counteredge.errors import InputError
+from counteredge.explainers import Trained
 from counteredge.metrics import Evaluation, evaluate
 from counteredge.models import TrainedModel, oracle_for
 from counteredge.results import Counterfactual, read_jsonl, write_jsonl
 from counteredge.space import EditSpace
 
-__all__ = ["RunSpec", "run_explain"]
+__all__ = ["RunResult", "run_explain"]
 
 CHUNK = 32  # graphs explained between two writes
-
-
-@dataclass(frozen=True)
-class RunSpec:
-    """What a run does; a folder holds results of one spec only.
-
-    Args:
-        dataset: Name in the dataset registry.
-        explainer: Name in the explainer registry.
-        preset: The explainer's mode (XPlore: its preset); its first one when ``None``.
-        features: Variant of the ``paper`` preset (``"gating"``, ``"freedom"``), else ``None``.
-        edits: ``"edges"``, ``"features"`` or ``"both"``.
-        structural: Of the edit space: ``"refreshed"``, ``"frozen"``, or ``None`` for what the preset does.
-        seed: Of the oracle's training and of the explainer.
-        chemistry: Of the edit space: ``"valence"``, or ``None``.
-        options: Further options of the explainer by name, as JSON values.
-    """
-
-    dataset: str
-    explainer: str = "xplore"
-    preset: str | None = None
-    features: str | None = None
-    edits: str = "both"
-    structural: Literal["refreshed", "frozen"] | None = None
-    seed: int = 0
-    chemistry: Literal["valence"] | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "explainer", explainer_class(self.explainer).name)
-        if self.preset is None:
-            object.__setattr__(self, "preset", explainer_class(self.explainer).modes[0])
-        if self.explainer != "xplore" and self.features is not None:
-            raise InputError(f"features {self.features} is a variant of xplore, {self.explainer} has none")
-        if self.explainer != "xplore" or self.preset == "minimal":
-            return
-        if self.features is None and self.edits == "features":
-            raise InputError(f"preset {self.preset} without features edits edges only: choose gating or freedom")
-        if self.features is not None and self.edits == "edges":
-            raise InputError(f"features {self.features} with edits edges would edit no feature: choose edits both")
-        if self.features is None:
-            object.__setattr__(self, "edits", "edges")  # what the variant without features can do
 
 
 @dataclass(frozen=True)
@@ -121,8 +79,7 @@ def run_explain(
         InputError: When the folder holds another run, or the options do not fit together.
         DataError: When the dataset cannot be found.
     """
-    explainer = _made(spec)
-    space = replace(EditSpace.of(spec.edits), structural=spec.structural, chemistry=spec.chemistry)
+    explainer = explainer_of(spec)
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +95,7 @@ def run_explain(
     # always trained on the whole dataset, whatever the limit
     oracle = oracle_for(whole.name, whole.graphs, whole.num_classes, seed=spec.seed, progress=progress)
     learnt = [whole.graphs[i] for i in oracle.split["train"]]
-    space = replace(space, schema=whole.schema.as_numbers() if explainer.plain_numbers else whole.schema)
+    space = space_of(spec, whole.schema, explainer)
     if isinstance(explainer, Trained):
         say(f"Fitting {spec.explainer} on {len(learnt)} graphs, or reading it from {folder}")
         explainer = _fitted(explainer, oracle, learnt, space, folder / "explainer.safetensors", progress)
@@ -151,7 +108,7 @@ def run_explain(
     with tqdm(total=len(todo), desc=spec.explainer, unit="graph", disable=not progress) as bar:
         for start in range(0, len(todo), CHUNK):
             part = todo[start : start + CHUNK]
-            batch = _explain_part(explainer, oracle, dataset, part, space, learnt)
+            batch = answers(explainer, oracle.model, dataset.graphs, part, space, learnt, dataset.label_names)
             write_jsonl(file, batch, append=True)
             done.update({cf.index: cf for cf in batch})
             bar.update(len(part))
@@ -167,19 +124,6 @@ def run_explain(
     return RunResult(cfs, summary, figures, files, resumed)
 
 
-def _made(spec: RunSpec) -> Explainer:
-    """The explainer that a spec describes."""
-    own = {} if spec.features is None else {"features": spec.features}
-    elsewhere = {"mode", "preset", "seed", *(("features",) if spec.explainer == "xplore" else ())}
-    taken = [n for n in inspect.signature(explainer_class(spec.explainer)).parameters if n not in elsewhere]
-    for name in spec.options:
-        if name in elsewhere:
-            raise InputError(f"option {name}= has a place of its own in a run, it is not among options")
-        if name not in taken:
-            raise unknown(f"option of {spec.explainer}", name, taken)
-    return get_explainer(spec.explainer, mode=spec.preset, seed=spec.seed, **own, **spec.options)
-
-
 def _fitted(
     explainer: Trained, oracle: TrainedModel, learnt: list[Data], space: EditSpace, file: Path, progress: bool
 ) -> Trained:
@@ -189,24 +133,6 @@ def _fitted(
     explainer.fit(oracle.model, learnt, edits=space, progress=progress or False)
     explainer.save(file)
     return explainer
-
-
-def _explain_part(
-    explainer: Explainer,
-    oracle: TrainedModel,
-    dataset: GraphDataset,
-    part: list[int],
-    space: EditSpace,
-    learnt: list[Data],
-) -> list[Counterfactual]:
-    # the schema is the dataset's, so a graph's answer does not depend on which others share its part
-    references = learnt if explainer.needs_references else None
-    batch: list[Counterfactual] = explainer.explain(
-        oracle.model, [dataset[i] for i in part], edits=space, references=references, progress=False
-    )
-    for i, cf in zip(part, batch, strict=True):
-        cf.index, cf.label_names = i, dataset.label_names
-    return batch
 
 
 def _claim(folder: Path, spec: RunSpec) -> None:

@@ -24,7 +24,7 @@ from counteredge.descriptors import DESCRIPTORS, append_descriptors, descriptor_
 from counteredge.errors import InputError, unknown
 from counteredge.schema import Column, FeatureSchema
 
-__all__ = ["REGISTRY", "Entry", "available", "load"]
+__all__ = ["REGISTRY", "Entry", "available", "canonical", "load"]
 
 DEGREES = tuple(f"degree={k}" for k in range(15))  # 14 is the largest degree of COLORS-3 and TRIANGLES
 
@@ -250,7 +250,7 @@ def load(
         raise InputError(f"limit must be 0 or more, got {limit}")
     if seed < 0:
         raise InputError(f"seed must be 0 or more, got {seed}")
-    entry = REGISTRY[_resolve(name)]
+    entry = REGISTRY[canonical(name)]
     names = descriptor_names(entry.descriptors if descriptors is None else descriptors)
     content = _from_file(entry, root, limit, names) if entry.file else _generated(entry, seed, limit, names)
     return GraphDataset(
@@ -311,8 +311,19 @@ def _described(content: Content, descriptors: tuple[str, ...]) -> Content:
     return Content(graphs, (Column("fixed"),), content.label_names)
 
 
-def _resolve(name: str) -> str:
-    """The registered name, whatever the case."""
+def canonical(name: str) -> str:
+    """The registered name of a dataset.
+
+    Args:
+        name: That name or an alias, in any case.
+
+    Raises:
+        InputError: When there is no such dataset.
+
+    Example:
+        >>> canonical("tcr")
+        'Tree-Cycles'
+    """
     known = {n.lower(): n for n in REGISTRY}
     known |= {alias.lower(): entry.name for entry in _TABLE for alias in entry.aliases}
     if name.lower() in known:

@@ -1,0 +1,147 @@
+"""The instances of a sweep by dataset and method, and figures of them, each computed once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from counteredge.bench.collect import Collected
+from counteredge.metrics import METRICS, Aggregate, aggregate
+from counteredge.report.cells import Cell, Column, Unit
+from counteredge.report.published import paper_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CONTROLS", "Method", "Pool", "column", "mean_cell"]
+
+CONTROLS = ("empty_graph", "complete_graph")
+UNITS: dict[str, Unit] = {
+    "validity": "percent", "ged": "count", "feature_edits": "count", "calls_forward": "count",
+    "calls_backward": "count", "calls_to_first_valid": "count", "runtime": "seconds",
+}  # fmt: skip
+TITLES = {
+    "validity": "Validity (%)", "ged": "GED", "feature_edits": "Feature edits", "cosine_similarity": "CS",
+    "calls_to_first_valid": "Calls to first valid", "runtime": "Runtime (s)", "one_minimal_share": "One-minimal",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Method:
+    """What tables call a method, and what it is.
+
+    Attributes:
+        name: In tables.
+        explainer: Name in the registry.
+        preset: Preset or mode.
+        features: XPlore's variant, ``""`` for none.
+    """
+
+    name: str
+    explainer: str
+    preset: str
+    features: str
+
+    @property
+    def control(self) -> bool:
+        """Whether it edits without any search, and so can be neither best nor second best."""
+        return self.explainer in CONTROLS
+
+    def paper(self, dataset: str, metric: str, *, table: str | None = None) -> float | None:
+        """See :func:`~counteredge.report.published.paper_value`."""
+        return paper_value(self.explainer, self.preset, self.features, dataset, metric, table=table)
+
+
+class Pool:
+    """Instances of all seeds and parts of a dataset and a method, pooled.
+
+    Args:
+        collected: Results of sweeps.
+    """
+
+    def __init__(self, collected: Collected) -> None:
+        self.collected = collected
+        jobs = collected.jobs
+        first = jobs.drop_duplicates("method").set_index("method")
+        every = [
+            Method(m, *(str(first.at[m, k]) for k in ("explainer", "preset", "features"))) for m in collected.methods
+        ]
+        self.methods = [m for m in every if not m.control] + [m for m in every if m.control]
+        # by graph, so that a set explained in parts gives the bytes of the same set explained at once
+        rows = collected.instances.sort_values(["seed", "graph"], kind="stable")
+        self._rows = {(str(d), str(m)): part for (d, m), part in rows.groupby(["dataset", "method"], sort=False)}
+        self._asked = set(zip(jobs["dataset"], jobs["method"], strict=True))
+        failed = jobs[jobs["status"] == "failed"]
+        self._failed = set(zip(failed["dataset"], failed["method"], strict=True))
+        self._figures: dict[tuple[str, str, str], Aggregate] = {}
+
+    @classmethod
+    def of(cls, collected: Collected | Pool) -> Pool:
+        """A pool as it is, results as a new one."""
+        return collected if isinstance(collected, Pool) else cls(collected)
+
+    @property
+    def datasets(self) -> list[str]:
+        """Those with at least one instance, in the order in which jobs come."""
+        answered = {d for d, _ in self._rows}
+        return [d for d in self.collected.datasets if d in answered]
+
+    def methods_on(self, dataset: str) -> list[Method]:
+        """Methods with a job on a dataset, failed ones too; controls last."""
+        return [m for m in self.methods if (dataset, m.name) in self._asked]
+
+    def rows(self, dataset: str, method: Method) -> pd.DataFrame:
+        """Instances; none where every job failed."""
+        found = self._rows.get((dataset, method.name))
+        return self.collected.instances.iloc[:0] if found is None else found
+
+    def competes(self, dataset: str, method: Method) -> bool:
+        """Whether a method can win on a dataset: no control, and it found something there."""
+        return not method.control and bool(self.rows(dataset, method)["found"].astype(bool).any())
+
+    def partial(self, dataset: str, method: Method) -> bool:
+        """Whether some jobs of a method failed on a dataset and others did not."""
+        return (dataset, method.name) in self._failed and (dataset, method.name) in self._rows
+
+    def figure(self, dataset: str, method: Method, metric: str) -> Aggregate:
+        """Mean, spread and interval of a metric over all instances that have it."""
+        key = (dataset, method.name, metric)
+        if key not in self._figures:
+            rows = self.rows(dataset, method)
+            self._figures[key] = aggregate(_tensor(rows.get(metric, ())))
+        return self._figures[key]
+
+    def cell(self, dataset: str, method: Method, metric: str, *, table: str | None = None) -> Cell:
+        """A metric with the paper's figure beside it."""
+        paper = method.paper(dataset, metric, table=table)
+        return _cell(self.figure(dataset, method, metric), paper, self.partial(dataset, method))
+
+
+def mean_cell(values: Iterable[Any], *, partial: bool = False) -> Cell:
+    """A cell with mean, spread, interval and count of the values that are no NaN."""
+    return _cell(aggregate(_tensor(values)), None, partial)
+
+
+def _cell(a: Aggregate, paper: float | None, partial: bool) -> Cell:
+    return Cell(_known(a.mean), _known(a.std), _known(a.low), _known(a.high), paper, a.count, partial=partial)
+
+
+def column(metric: str) -> Column:
+    """The column of a metric; ``shrunk_`` before a name is that metric once needless edits are undone."""
+    name = metric.removeprefix("shrunk_")
+    title = TITLES.get(name, METRICS[name].title)
+    if name != metric:
+        title = f"Shrunk {title if title.isupper() else title[0].lower() + title[1:]}"
+    return Column(metric, title, UNITS.get(name, "ratio"), METRICS[name].direction)
+
+
+def _tensor(values: Iterable[Any]) -> torch.Tensor:
+    return torch.tensor([float(v) for v in values], dtype=torch.float64)
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
