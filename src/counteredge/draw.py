@@ -6,6 +6,7 @@ import base64
 import html
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,18 @@ if TYPE_CHECKING:
 
     from counteredge.results import Counterfactual
 
-__all__ = ["draw", "gallery", "to_html"]
+__all__ = [
+    "Look",
+    "draw",
+    "gallery",
+    "layout",
+    "legend_handles",
+    "new_figure",
+    "paint",
+    "plain_text",
+    "shown",
+    "to_html",
+]
 
 ADDED, REMOVED, CHANGED, KEPT, NODE = "#1a9850", "#d73027", "#e69f00", "#9a9a9a", "#dfe8f1"
 TARGET = "#3b6fb6"  # the node whose prediction is explained
@@ -29,7 +41,31 @@ DASHES = (0, (1.4, 0.6))  # short ones, so that a short edge shows more than one
 SURROUNDINGS = 60  # most nodes of the picture of a node task
 
 
-def _figure(size: tuple[float, float]) -> Figure:
+@dataclass(frozen=True)
+class Look:
+    """Sizes in the picture of a graph, in points.
+
+    Attributes:
+        node: Area of a node.
+        kept: Width of a kept edge.
+        edited: Width of an edited one.
+        font: Size of the nodes' names; 0 leaves them out.
+        rings: Whether changed nodes are drawn larger.
+    """
+
+    node: float
+    kept: float = 1.2
+    edited: float = 2.6
+    font: float = 9.0
+    rings: bool = True
+
+
+def new_figure(size: tuple[float, float]) -> Figure:
+    """An empty figure with a constrained layout, of a width and a height in inches.
+
+    Raises:
+        CapabilityError: When matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as e:
@@ -40,9 +76,9 @@ def _figure(size: tuple[float, float]) -> Figure:
 
 def draw(cf: Counterfactual, path: str | Path | None = None) -> Figure:
     """Draw one counterfactual; see :meth:`counteredge.Counterfactual.draw`."""
-    figure = _figure((5.2, 5.2))
+    figure = new_figure((5.2, 5.2))
     _panel(figure.add_subplot(), cf)
-    figure.legend(handles=_legend([cf]), fontsize=8, **LEGEND)
+    figure.legend(handles=legend_handles([cf]), fontsize=8, **LEGEND)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
@@ -59,16 +95,17 @@ def gallery(cfs: Sequence[Counterfactual], path: str | Path | None = None, *, mo
     chosen = sorted(cfs, key=lambda c: not c.found)[:most]
     columns = max(1, min(4, len(chosen)))
     rows = max(1, -(-len(chosen) // columns))
-    figure = _figure((3.3 * columns, 3.4 * rows + 0.4))
+    figure = new_figure((3.3 * columns, 3.4 * rows + 0.4))
     for k, cf in enumerate(chosen):
         _panel(figure.add_subplot(rows, columns, k + 1), cf, small=True)
-    figure.legend(handles=_legend(chosen), fontsize=9, **LEGEND)
+    figure.legend(handles=legend_handles(chosen), fontsize=9, **LEGEND)
     if path is not None:
         figure.savefig(path, dpi=110)
     return figure
 
 
-def _legend(cfs: Sequence[Counterfactual]) -> list[Any]:
+def legend_handles(cfs: Sequence[Counterfactual]) -> list[Any]:
+    """Lines of the legend of pictures of these counterfactuals."""
     from matplotlib.lines import Line2D
 
     ring: dict[str, Any] = {
@@ -103,19 +140,42 @@ def _rarer(cfs: Sequence[Counterfactual], ring: dict[str, Any]) -> list[Any]:
 
 
 def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
-    graph: nx.Graph = nx.DiGraph() if cf.edits.directed else nx.Graph()
-    n = int(cf.original.x.shape[0])
-    graph.add_nodes_from(range(n))
-    src, dst = cf.original.edge_index.tolist()
-    graph.add_edges_from((i, j) for i, j in zip(src, dst, strict=True) if i != j)
-    if cf.node is not None:
-        graph = graph.subgraph(_surroundings(graph, cf)).copy()
-    new = range(n, n + len(cf.edits.new_nodes))
+    graph = shown(cf)
+    n = len(cf.original.x)
     laid = graph.copy()
-    laid.add_nodes_from(new)
+    laid.add_nodes_from(range(n, n + len(cf.edits.new_nodes)))
     # the surroundings of both ends are a picture only together; a new node lies where it is bound
     laid.add_edges_from(p for p in cf.edits.added if cf.node is not None or max(p) >= n)
-    place = _layout(laid)
+    dense = len(laid) > 60
+    size = (70 if dense else 130) if small else (110 if dense else 230)
+    font = 0.0 if dense else 6.5 if small else 9.0
+    paint(axes, cf, graph, layout(laid), Look(size, 0.5 if dense else 1.2, font=font, rings=not dense))
+    axes.set_title(_title(cf), fontsize=8 if small else 11)
+    axes.margins(0.08)
+
+
+def shown(cf: Counterfactual) -> nx.Graph:
+    """The original as far as it is drawn: all of it, or what lies around the node of a node task."""
+    graph: nx.Graph = nx.DiGraph() if cf.edits.directed else nx.Graph()
+    graph.add_nodes_from(range(len(cf.original.x)))
+    src, dst = cf.original.edge_index.tolist()
+    graph.add_edges_from((i, j) for i, j in zip(src, dst, strict=True) if i != j)
+    return graph if cf.node is None else graph.subgraph(_surroundings(graph, cf)).copy()
+
+
+def paint(axes: Axes, cf: Counterfactual, graph: nx.Graph, place: dict[int, Any], look: Look) -> None:
+    """Draw a graph and the edits of a counterfactual.
+
+    Args:
+        axes: Where; its frame is taken away.
+        cf: Its edits are drawn; without any it is the original alone.
+        graph: The original as far as it is to be seen, see :func:`shown`; every edited pair lies in it.
+        place: Position of each node, new ones included.
+        look: Sizes.
+    """
+    n = len(cf.original.x)
+    new = range(n, n + len(cf.edits.new_nodes))
+    graph = graph.copy()
     graph.add_nodes_from(new)
     nodes = sorted(graph)
     removed, added = set(cf.edits.removed), set(cf.edits.added)
@@ -123,35 +183,31 @@ def _panel(axes: Axes, cf: Counterfactual, *, small: bool = False) -> None:
     drawn = removed | changed
     kept = [e for e in graph.edges if e not in drawn and (cf.edits.directed or e[::-1] not in drawn)]
     graph.add_edges_from(added)
-    dense = len(nodes) > 60
-    size = (70 if dense else 130) if small else (110 if dense else 230)
     ringed, targets = {e.node for e in cf.edits.features}, set(cf.targets)
-    common = {"ax": axes, "node_size": size}
-    nx.draw_networkx_edges(graph, place, kept, edge_color=KEPT, width=0.5 if dense else 1.2, **common)
-    nx.draw_networkx_edges(graph, place, list(changed), edge_color=CHANGED, width=2.6, **common)
-    nx.draw_networkx_edges(graph, place, list(removed), edge_color=REMOVED, width=2.6, style=DASHES, **common)
-    nx.draw_networkx_edges(graph, place, list(added), edge_color=ADDED, width=2.6, **common)
+    wide = {"ax": axes, "node_size": look.node, "width": look.edited}
+    nx.draw_networkx_edges(graph, place, kept, edge_color=KEPT, **{**wide, "width": look.kept})
+    nx.draw_networkx_edges(graph, place, list(changed), edge_color=CHANGED, **wide)
+    nx.draw_networkx_edges(graph, place, list(removed), edge_color=REMOVED, style=DASHES, **wide)
+    nx.draw_networkx_edges(graph, place, list(added), edge_color=ADDED, **wide)
     gone = set(cf.edits.removed_nodes)
     circles = nx.draw_networkx_nodes(
         graph,
         place,
         nodes,
         ax=axes,
-        node_size=[size * (2.2 if v in ringed and not dense else 1) for v in nodes],
+        node_size=[look.node * (2.2 if v in ringed and look.rings else 1) for v in nodes],
         node_color=[ADDED if v in new else "white" if v in gone else TARGET if v in targets else NODE for v in nodes],
         edgecolors=[REMOVED if v in gone else CHANGED if v in ringed else "#5b6b7b" for v in nodes],
-        linewidths=[2.4 if v in ringed | gone else 0.7 for v in nodes],
+        linewidths=[look.edited - 0.2 if v in ringed | gone else 0.7 for v in nodes],
     )
     if gone:
         circles.set_linestyle([DASHES if v in gone else "solid" for v in nodes])
-    if not dense:
+    if look.font:
         light = targets | set(new)
         for some, colour in ((light, "white"), (set(nodes) - light, "black")):
-            labels = {v: _plain(text) for v, text in _labels(cf).items() if v in some}
-            nx.draw_networkx_labels(graph, place, labels, font_size=6.5 if small else 9, font_color=colour, ax=axes)
-    axes.set_title(_title(cf), fontsize=8 if small else 11)
+            labels = {v: plain_text(text) for v, text in _labels(cf).items() if v in some}
+            nx.draw_networkx_labels(graph, place, labels, font_size=look.font, font_color=colour, ax=axes)
     axes.set_axis_off()
-    axes.margins(0.08)
 
 
 def _surroundings(graph: nx.Graph, cf: Counterfactual) -> set[int]:
@@ -173,7 +229,7 @@ def _surroundings(graph: nx.Graph, cf: Counterfactual) -> set[int]:
     return inside
 
 
-def _layout(graph: nx.Graph) -> dict[int, Any]:
+def layout(graph: nx.Graph) -> dict[int, Any]:
     """Positions from the original graph (and what is bound to new nodes) alone, the same every time."""
     plain = graph.to_undirected()
     if nx.is_connected(plain) and len(plain) <= 120:
@@ -210,7 +266,7 @@ def _onehot(rows: torch.Tensor) -> torch.Tensor:
     return ((rows == 0) | (rows == 1)).all(-1) & (rows.sum(-1) == 1)
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Text that matplotlib must not read as mathematics."""
     return text.replace("$", r"\$")
 
@@ -218,7 +274,7 @@ def _plain(text: str) -> str:
 def _title(cf: Counterfactual) -> str:
     before = cf.before.describe(cf.label_names)
     after = "not found" if cf.after is None else f"→ {cf.after.describe(cf.label_names)}"
-    return _plain(f"{cf.subject}: {before}\n{after}")
+    return plain_text(f"{cf.subject}: {before}\n{after}")
 
 
 def to_html(cf: Counterfactual) -> str:

@@ -1,7 +1,6 @@
 """The main job: files, resuming, errors, the command line."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,18 +17,6 @@ KEYS = {
     "dataset", "explainer", "preset", "seed", "graphs", "oracle_accuracy", "oracle_accuracy_heldout", "seconds",
     "embedders", "similarity_over", "metrics", "controls", "versions",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    """The oracle is trained once for this file, into a folder of its own."""
-    before = os.environ.get("COUNTEREDGE_CACHE")
-    os.environ["COUNTEREDGE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-    yield
-    if before is None:
-        del os.environ["COUNTEREDGE_CACHE"]
-    else:
-        os.environ["COUNTEREDGE_CACHE"] = before
 
 
 def plain(cfs):

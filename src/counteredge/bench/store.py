@@ -39,9 +39,9 @@ class Claim:
 
     @property
     def alive(self) -> bool:
-        """Whether the process may still be at it; on this host that is known, elsewhere its signs tell."""
+        """Whether the process may still be at it: its signs tell, and on this host whether there is such a process."""
         if self.host == socket.gethostname():
-            return _lives(self.pid)
+            return _lives(self.pid) and self.age < 10 * STALE  # numbers of processes come again
         return self.age < STALE
 
 
