@@ -127,7 +127,7 @@ def title_of(spec: RunSpec) -> str:
     """What tables call a method: its name, and in brackets what differs from its defaults.
 
     Example:
-        >>> title_of(RunSpec("MUTAG", preset="paper", features="gating", options={"gamma": 0.01}))
+        >>> title_of(RunSpec("MUTAG", preset="paper", features="gating", gamma=0.01))
         'XPlore (paper, gating, gamma=0.01)'
     """
     differs = [] if spec.preset == explainer_class(spec.explainer).modes[0] else [str(spec.preset)]
@@ -136,6 +136,7 @@ def title_of(spec: RunSpec) -> str:
     elif spec.edits != "both":
         differs.append(f"{spec.edits} only")
     differs += [v for v in (spec.structural, spec.chemistry) if v]
+    differs += [f"gamma={spec.gamma:g}"] if spec.gamma else []
     differs += [f"{k}={v}" for k, v in sorted(spec.options.items())]
     return TITLES[spec.explainer] + (f" ({', '.join(differs)})" if differs else "")
 

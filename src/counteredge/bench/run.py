@@ -145,7 +145,7 @@ def _claim(folder: Path, spec: RunSpec) -> None:
         except ValueError as e:
             raise InputError(f"{file} does not say what the folder is for ({e}): choose another --out") from e
         # a run of an earlier version has no word for what it did not know
-        there = {"options": {}, **there}
+        there = {"options": {}, "gamma": 0.0, **there}
         differs = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
         if differs:
             told = ", ".join(f"{k}={there.get(k)!r} (now {wanted.get(k)!r})" for k in differs)

@@ -33,6 +33,7 @@ class RunSpec:
         seed: Of the explainer; of the oracle's training too, unless that has a seed of its own.
         chemistry: Of the edit space: ``"valence"``, or ``None``.
         options: Further options of the explainer by name, as JSON values.
+        gamma: Of the edit space: added to the start value of absent edges (the paper's scalar Gamma).
     """
 
     dataset: str
@@ -44,11 +45,13 @@ class RunSpec:
     seed: int = 0
     chemistry: Literal["valence"] | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    gamma: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "explainer", explainer_class(self.explainer).name)
         if self.preset is None:
             object.__setattr__(self, "preset", explainer_class(self.explainer).modes[0])
+        object.__setattr__(self, "gamma", float(self.gamma))  # 0 and 0.0 are one spec
         if self.explainer != "xplore" and self.features is not None:
             raise InputError(f"features {self.features} is a variant of xplore, {self.explainer} has none")
         if self.explainer != "xplore" or self.preset == "minimal":
@@ -80,7 +83,7 @@ def explainer_of(spec: RunSpec) -> Explainer:
 
 def space_of(spec: RunSpec, schema: FeatureSchema, explainer: Explainer) -> EditSpace:
     """The edit space that a spec describes, columns meaning what they mean to the explainer."""
-    space = replace(EditSpace.of(spec.edits), structural=spec.structural, chemistry=spec.chemistry)
+    space = replace(EditSpace.of(spec.edits), structural=spec.structural, chemistry=spec.chemistry, gamma=spec.gamma)
     return replace(space, schema=schema.as_numbers() if explainer.plain_numbers else schema)
 
 

@@ -26,10 +26,10 @@ OF_ALL: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 OF_METHOD: dict[str, tuple[type, ...]] = {
     "name": (str,), "explainer": (str,), "preset": (str,), "features": (str,), "edits": (str,), "structural": (str,),
-    "chemistry": (str,), "options": (dict,), "datasets": (list,), "graphs": (int,), "parts": (int,), "seeds": (list,),
+    "chemistry": (str,), "gamma": (int, float), "options": (dict,), "datasets": (list,), "graphs": (int,), "parts": (int,), "seeds": (list,),
     "learn": (int,), "shrink": (int,),
 }  # fmt: skip
-OF_SPEC = ("explainer", "preset", "features", "edits", "structural", "chemistry", "options")
+OF_SPEC = ("explainer", "preset", "features", "edits", "structural", "chemistry", "gamma", "options")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def parse_sweep(
             of each dataset), ``parts``, ``seeds``, ``oracle_seeds``, ``protocol``, ``learn``, ``embedders``,
             ``shrink``, ``keep`` (see :class:`~counteredge.bench.job.Job`), ``timeout`` (seconds a job). Then a table
             ``[[method]]`` each: ``explainer``, ``preset``, ``features``, ``edits``, ``structural``, ``chemistry``,
-            ``options``, its ``name`` in tables, and ``datasets``, ``graphs``, ``parts``, ``seeds``, ``learn``,
+            ``gamma``, ``options``, its ``name`` in tables, and ``datasets``, ``graphs``, ``parts``, ``seeds``, ``learn``,
             ``shrink`` of its own.
         name: Of the sweep's files.
         graphs: At most so many graphs a dataset.

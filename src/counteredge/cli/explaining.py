@@ -87,6 +87,9 @@ def explain(
     chemistry: Annotated[
         Chemistry, typer.Option(help="valence: each answer is a molecule that RDKit takes, where the original is one.")
     ] = Chemistry.none,
+    gamma: Annotated[
+        float, typer.Option(min=-1.0, max=1.0, help="Start value of absent edges: above 0 they are tried more readily.")
+    ] = 0.0,
     limit: Annotated[int | None, typer.Option(min=1, help="Explain the first so many graphs only.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the oracle's training and of the search.")] = 0,
     data_root: Annotated[
@@ -113,6 +116,7 @@ def explain(
             seed=seed,
             chemistry="valence" if chemistry is Chemistry.valence else None,
             options=_options(option or []),
+            gamma=gamma,
         )
         result = run_explain(
             spec,
