@@ -72,7 +72,8 @@ class Pool:
         ]
         self.methods = [m for m in every if not m.control] + [m for m in every if m.control]
         # by graph, so that a set explained in parts gives the bytes of the same set explained at once
-        rows = collected.instances.sort_values(["seed", "graph"], kind="stable")
+        by = [k for k in ("seed", "graph", "node") if k in collected.instances]
+        rows = collected.instances.sort_values(by, key=_sortable, kind="stable")
         self._rows = {(str(d), str(m)): part for (d, m), part in rows.groupby(["dataset", "method"], sort=False)}
         self._asked = set(zip(jobs["dataset"], jobs["method"], strict=True))
         failed = jobs[jobs["status"] == "failed"]
@@ -94,10 +95,24 @@ class Pool:
         """Methods with a job on a dataset, failed ones too; controls last."""
         return [m for m in self.methods if (dataset, m.name) in self._asked]
 
-    def rows(self, dataset: str, method: Method) -> pd.DataFrame:
+    def has(self, dataset: str, method: Method | str) -> bool:
+        """Whether there are instances."""
+        return (dataset, _name(method)) in self._rows
+
+    def rows(self, dataset: str, method: Method | str) -> pd.DataFrame:
         """Instances; none where every job failed."""
-        found = self._rows.get((dataset, method.name))
+        found = self._rows.get((dataset, _name(method)))
         return self.collected.instances.iloc[:0] if found is None else found
+
+    def column(self, dataset: str, method: Method | str, name: str) -> list[Any]:
+        """One column of the instances; empty where there is none."""
+        rows = self.rows(dataset, method)
+        return list(rows[name]) if name in rows else []
+
+    def values(self, dataset: str, method: Method | str, metric: str) -> torch.Tensor:
+        """Values of a metric that are no NaN, ``(N,)``."""
+        values = _tensor(self.column(dataset, method, metric))
+        return values[~torch.isnan(values)]
 
     def competes(self, dataset: str, method: Method) -> bool:
         """Whether a method can win on a dataset: no control, and it found something there."""
@@ -107,12 +122,11 @@ class Pool:
         """Whether some jobs of a method failed on a dataset and others did not."""
         return (dataset, method.name) in self._failed and (dataset, method.name) in self._rows
 
-    def figure(self, dataset: str, method: Method, metric: str) -> Aggregate:
+    def figure(self, dataset: str, method: Method | str, metric: str) -> Aggregate:
         """Mean, spread and interval of a metric over all instances that have it."""
-        key = (dataset, method.name, metric)
+        key = (dataset, _name(method), metric)
         if key not in self._figures:
-            rows = self.rows(dataset, method)
-            self._figures[key] = aggregate(_tensor(rows.get(metric, ())))
+            self._figures[key] = aggregate(self.values(dataset, method, metric))
         return self._figures[key]
 
     def cell(self, dataset: str, method: Method, metric: str, *, table: str | None = None) -> Cell:
@@ -137,6 +151,15 @@ def column(metric: str) -> Column:
     if name != metric:
         title = f"Shrunk {title if title.isupper() else title[0].lower() + title[1:]}"
     return Column(metric, title, UNITS.get(name, "ratio"), METRICS[name].direction)
+
+
+def _name(method: Method | str) -> str:
+    return method if isinstance(method, str) else method.name
+
+
+def _sortable(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Numbers as they are; lists of nodes as text."""
+    return column.astype(str) if column.dtype == object else column
 
 
 def _tensor(values: Iterable[Any]) -> torch.Tensor:

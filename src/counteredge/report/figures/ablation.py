@@ -18,7 +18,8 @@ from counteredge.report.figures.style import (
     placeholder,
     styles,
 )
-from counteredge.report.figures.values import Cells, count_text, known_datasets, known_methods
+from counteredge.report.figures.values import count_text, known_datasets, known_methods
+from counteredge.report.pooled import Pool
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,14 +64,14 @@ def gamma_ablation(
     chosen = _gammas(collected) if methods is None else known_methods(collected, methods)
     if not chosen:
         raise NothingToDraw("no method is named after gamma: name methods=")
-    cells = Cells(collected)
+    pool = Pool.of(collected)
     if dataset is not None:
         known_datasets(collected, [dataset])
-    candidates = [d for d in collected.datasets if any((d, m) in cells.rows for m in chosen)]
+    candidates = [d for d in collected.datasets if any(pool.has(d, m) for m in chosen)]
     if not candidates or (dataset is not None and dataset not in candidates):
         raise NothingToDraw(f"there is no result of {', '.join(chosen)}" + (f" on {dataset}" if dataset else ""))
     where = dataset or candidates[0]
-    table = {name: {m: cells.figure(where, m, name) for m in chosen} for name in metrics}
+    table = {name: {m: pool.figure(where, m, name) for m in chosen} for name in metrics}
     table = {name: row for name, row in table.items() if any(f.count for f in row.values())}
     return _multiples(collected, where, chosen, table)
 
@@ -133,12 +134,12 @@ def variant_ablation(
         columns = [m for m in firsts if m is not None]
     else:
         columns = known_methods(collected, methods)
-    cells = Cells(collected)
+    pool = Pool.of(collected)
     known = known_datasets(collected, datasets)
-    rows = [d for d in known if datasets is not None or any((d, m) in cells.rows for m in columns)]
+    rows = [d for d in known if datasets is not None or any(pool.has(d, m) for m in columns)]
     if len(columns) < 2 or not rows:
         raise NothingToDraw("a comparison of variants needs results of two of them")
-    table = {(d, m): cells.figure(d, m, "validity") for d in rows for m in columns}
+    table = {(d, m): pool.figure(d, m, "validity") for d in rows for m in columns}
     squares: dict[tuple[str, str], Square] = {}
     for (d, m), f in table.items():
         if not f.count:

@@ -23,7 +23,8 @@ from counteredge.report.figures.style import (
     tidy,
     wrapped,
 )
-from counteredge.report.figures.values import Cells, count_text, is_node_task, known_datasets
+from counteredge.report.figures.values import count_text, is_node_task, known_datasets
+from counteredge.report.pooled import Pool
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,11 +99,11 @@ def runtime_bars(collected: Collected, *, datasets: Sequence[str] | None = None)
     Raises:
         NothingToDraw: When no method found anything.
     """
-    cells, chosen = Cells(collected), known_datasets(collected, datasets)
+    pool, chosen = Pool.of(collected), known_datasets(collected, datasets)
     bars = {}
     for d in chosen:
         for m in collected.methods:
-            f = cells.figure(d, m, "runtime")
+            f = pool.figure(d, m, "runtime")
             if f.count and f.mean > 0:
                 std = 0.0 if math.isnan(f.std) else f.std
                 bars[d, m] = Bar(f.mean, f.mean - std, f.mean + std, f.count)
@@ -126,8 +127,8 @@ def node_bars(collected: Collected, *, datasets: Sequence[str] | None = None) ->
     Raises:
         NothingToDraw: When there is no result of a node task.
     """
-    cells, chosen = Cells(collected), _of_task(collected, datasets, nodes=True)
-    rows = [Row(_axis(name), chosen, _means(collected, cells, name, chosen)) for name in ("validity", "fidelity")]
+    pool, chosen = Pool.of(collected), _of_task(collected, datasets, nodes=True)
+    rows = [Row(_axis(name), chosen, _means(collected, pool, name, chosen)) for name in ("validity", "fidelity")]
     return _figure(collected, rows, [INTERVAL, NOT_THERE, "n: nodes."])
 
 
@@ -145,12 +146,12 @@ def node_class_bars(
     Raises:
         NothingToDraw: When there is no result of a node task.
     """
-    cells, rows, left_out = Cells(collected), [], False
+    pool, rows, left_out = Pool.of(collected), [], False
     for d in _of_task(collected, datasets, nodes=True):
         counts: dict[str, int] = {}
         parts: dict[tuple[str, str], list[float]] = {}
         for m in collected.methods:
-            pairs = zip(cells.column(d, m, "before"), cells.column(d, m, metric), strict=True)
+            pairs = zip(pool.column(d, m, "before"), pool.column(d, m, metric), strict=True)
             for label, value in pairs:
                 parts.setdefault((label, m), []).append(float(value))
         for (label, _), values in parts.items():
@@ -175,12 +176,12 @@ def node_class_bars(
 
 def _shares(collected: Collected, metric: str, datasets: Sequence[str] | None) -> Figure:
     chosen = _of_task(collected, datasets, nodes=False)
-    bars = _means(collected, Cells(collected), metric, chosen, paper=True)
+    bars = _means(collected, Pool.of(collected), metric, chosen, paper=True)
     return _figure(collected, [Row(_axis(metric), chosen, bars)], [INTERVAL, NOT_THERE, "n: graphs."])
 
 
 def _means(
-    collected: Collected, cells: Cells, metric: str, datasets: Sequence[str], *, paper: bool = False
+    collected: Collected, pool: Pool, metric: str, datasets: Sequence[str], *, paper: bool = False
 ) -> dict[tuple[str, str], Bar]:
     """The mean of each dataset and method with its interval."""
     from counteredge.report.published import paper_value
@@ -190,7 +191,7 @@ def _means(
     for m in collected.methods:
         explainer, preset, features = (str(heads.loc[m, k]) for k in ("explainer", "preset", "features"))
         for d in datasets:
-            f = cells.figure(d, m, metric)
+            f = pool.figure(d, m, metric)
             known = paper_value(explainer, preset, features, d, metric) if paper else None
             if f.count:
                 bars[d, m] = Bar(f.mean, f.low, f.high, f.count, known)

@@ -21,7 +21,8 @@ from counteredge.report.figures.style import (
     plain_text,
     wrapped,
 )
-from counteredge.report.figures.values import Cells, count_text, known_datasets
+from counteredge.report.figures.values import count_text, known_datasets
+from counteredge.report.pooled import Pool
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +56,7 @@ def embedder_heatmap(collected: Collected, dataset: str | None = None) -> Figure
 
     from counteredge.metrics import aggregate
 
-    cells = Cells(collected)
+    pool = Pool.of(collected)
     where = known_datasets(collected, None if dataset is None else [dataset])
     names = ["cosine_similarity", *(n for n in METRICS if n.startswith("cs_"))]
     squares: dict[tuple[str, str], Square] = {}
@@ -63,7 +64,7 @@ def embedder_heatmap(collected: Collected, dataset: str | None = None) -> Figure
     titles = {n: "mean of all" if n == "cosine_similarity" else METRICS[n].title.removeprefix("CS, ") for n in names}
     for m in collected.methods:
         for n in names:
-            f = aggregate(torch.cat([cells.values(d, m, n) for d in where]), rounds=1)
+            f = aggregate(torch.cat([pool.values(d, m, n) for d in where]), rounds=1)
             if f.count:
                 squares[m, titles[n]] = Square(f.mean, f"{f.mean:.3f}")
                 counts.setdefault(m, []).append(f.count)

@@ -15,7 +15,8 @@ from counteredge.report.figures.cases import answers_by_graph
 from counteredge.report.figures.scatter import marks
 from counteredge.report.figures.strip import STRIP, Panels, strip
 from counteredge.report.figures.style import INK, NothingToDraw, finish, styles
-from counteredge.report.figures.values import Cells, known_datasets, known_methods
+from counteredge.report.figures.values import known_datasets, known_methods
+from counteredge.report.pooled import Pool
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +119,7 @@ def _draw(
     places: np.ndarray,
     methods: Sequence[str],
 ) -> Figure:
-    looks, cells = styles(collected), Cells(collected)
+    looks, pool = styles(collected), Pool.of(collected)
     grid = Panels(len(chosen), 3, height=1.9, width=2.4, strips=STRIP, extra=1.1)
     labels = [own_label(g) for g in cloud]
     clouds = _clouds(chosen, labels)
@@ -146,7 +147,7 @@ def _draw(
         axes.set_yticks([])
         axes.spines[:].set(visible=True, color="#cccccc", linewidth=0.6)
         axes.margins(0.06)
-        shares = [_agreement(cells, dataset, m, first.index) if m in found else "–" for m in methods]
+        shares = [_agreement(pool, dataset, m, first.index) if m in found else "–" for m in methods]
         strip(grid.strips[k], methods, looks, shares, "")
     example = chosen[0][0]
     entries = [*_legend(example, clouds), *marks(methods, looks)]
@@ -194,7 +195,7 @@ def _named(cf: Counterfactual, label: Any) -> str:
     return f"{label} {names[label]}" if isinstance(label, int) and label < len(names) else str(label)
 
 
-def _agreement(cells: Cells, dataset: str, method: str, graph: int) -> str:
-    pairs = zip(cells.column(dataset, method, "graph"), cells.column(dataset, method, "class_agreement"), strict=False)
+def _agreement(pool: Pool, dataset: str, method: str, graph: int) -> str:
+    pairs = zip(pool.column(dataset, method, "graph"), pool.column(dataset, method, "class_agreement"), strict=False)
     values = [float(v) for g, v in pairs if g == graph and v == v]
     return f"{100 * values[0]:.0f}" if values else "n/a"

@@ -16,7 +16,8 @@ from counteredge.report.figures.style import (
     finish,
     styles,
 )
-from counteredge.report.figures.values import Cells, known_datasets
+from counteredge.report.figures.values import known_datasets
+from counteredge.report.pooled import Pool
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,12 +49,12 @@ def ged_against_cs(collected: Collected, *, datasets: Sequence[str] | None = Non
     Raises:
         NothingToDraw: When there is no dataset with both.
     """
-    cells, methods, looks = Cells(collected), collected.methods, styles(collected)
+    pool, methods, looks = Pool.of(collected), collected.methods, styles(collected)
     points: dict[str, dict[str, tuple[float, float, int]]] = {}
     for d in known_datasets(collected, datasets):
         points[d] = {}
         for m in methods:
-            ged, cs = (cells.figure(d, m, name) for name in ("ged", "cosine_similarity"))
+            ged, cs = (pool.figure(d, m, name) for name in ("ged", "cosine_similarity"))
             if ged.count and cs.count and ged.mean > 0:
                 points[d][m] = (ged.mean, cs.mean, min(ged.count, cs.count))
     chosen = [d for d in points if points[d] or datasets is not None]

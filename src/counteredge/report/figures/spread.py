@@ -11,7 +11,8 @@ from counteredge.metrics import METRICS
 from counteredge.report.figures.scatter import marks
 from counteredge.report.figures.strip import Panels
 from counteredge.report.figures.style import INK, SMALL, TEXT, NothingToDraw, Style, finish, styles
-from counteredge.report.figures.values import Cells, known_datasets
+from counteredge.report.figures.values import known_datasets
+from counteredge.report.pooled import Pool
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,8 +54,8 @@ def ged_violins(collected: Collected, *, datasets: Sequence[str] | None = None) 
 
 
 def _violins(collected: Collected, metric: str, datasets: Sequence[str] | None, *, log: bool) -> Figure:
-    cells, methods, looks = Cells(collected), collected.methods, styles(collected)
-    values = {d: {m: cells.values(d, m, metric).numpy() for m in methods} for d in known_datasets(collected, datasets)}
+    pool, methods, looks = Pool.of(collected), collected.methods, styles(collected)
+    values = {d: {m: pool.values(d, m, metric).numpy() for m in methods} for d in known_datasets(collected, datasets)}
     zeros = sum(int((v == 0).sum()) for found in values.values() for v in found.values()) if log else 0
     if log:
         values = {d: {m: v[v > 0] for m, v in found.items()} for d, found in values.items()}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from counteredge.report.figures.strip import Panels
 from counteredge.report.figures.style import SMALL, NothingToDraw, finish, plain_text
-from counteredge.report.figures.values import Cells, known_datasets, known_methods
+from counteredge.report.figures.values import known_datasets, known_methods
+from counteredge.report.pooled import Pool
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,10 +51,10 @@ def stage_bars(
     Raises:
         NothingToDraw: When there is no such method.
     """
-    cells, known = Cells(collected), known_datasets(collected, datasets)
+    pool, known = Pool.of(collected), known_datasets(collected, datasets)
     counts: dict[str, dict[str, Counter[str]]] = {}
     for m in known_methods(collected, methods):
-        counts[m] = {d: _counted(cells, d, m) for d in known if (d, m) in cells.rows}
+        counts[m] = {d: _counted(pool, d, m) for d in known if pool.has(d, m)}
         several = {s for c in counts[m].values() for s in c} - {NOT_FOUND}
         if not counts[m] or (methods is None and len(several) < 2):
             del counts[m]
@@ -70,8 +71,8 @@ def stage_bars(
     return _draw(counts, [d for d in known if any(d in c for c in counts.values())], looks)
 
 
-def _counted(cells: Cells, dataset: str, method: str) -> Counter[str]:
-    pairs = zip(cells.column(dataset, method, "stage"), cells.column(dataset, method, "found"), strict=True)
+def _counted(pool: Pool, dataset: str, method: str) -> Counter[str]:
+    pairs = zip(pool.column(dataset, method, "stage"), pool.column(dataset, method, "found"), strict=True)
     return Counter(_short(str(stage)) if found else NOT_FOUND for stage, found in pairs)
 
 

@@ -1,51 +1,16 @@
-"""What figures read: the rows of a dataset and a method, and figures over them."""
+"""What figures are asked for: which datasets, which methods, and words about counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from counteredge.errors import unknown
-from counteredge.metrics import Aggregate, aggregate
 
 if TYPE_CHECKING:
     from counteredge.bench.collect import Collected
 
-__all__ = ["Cells", "count_text", "is_node_task", "known_datasets", "known_methods"]
-
-
-class Cells:
-    """The rows of ``instances``, by dataset and method; those of several seeds and parts are pooled.
-
-    Args:
-        collected: Results of sweeps.
-    """
-
-    def __init__(self, collected: Collected) -> None:
-        rows = collected.instances
-        self.rows: dict[tuple[str, str], Any] = {}
-        if len(rows):
-            # by graph, so that a set explained in parts gives the same interval as one explained at once
-            by = [k for k in ("seed", "graph", "node") if k in rows]
-            rows = rows.sort_values(by, key=lambda c: c.astype(str) if c.dtype == object else c)
-            self.rows = {(str(d), str(m)): part for (d, m), part in rows.groupby(["dataset", "method"])}
-
-    def column(self, dataset: str, method: str, name: str) -> Any:
-        """A column as pandas holds it; empty where there is none."""
-        rows = self.rows.get((dataset, method))
-        return [] if rows is None or name not in rows else rows[name]
-
-    def values(self, dataset: str, method: str, metric: str) -> Tensor:
-        """Values of a metric that are no NaN, ``(N,)``."""
-        values = torch.tensor([float(v) for v in self.column(dataset, method, metric)], dtype=torch.float64)
-        return values[~torch.isnan(values)]
-
-    def figure(self, dataset: str, method: str, metric: str) -> Aggregate:
-        """Mean, spread, count and interval of a metric."""
-        return aggregate(self.values(dataset, method, metric))
+__all__ = ["count_text", "is_node_task", "known_datasets", "known_methods"]
 
 
 def is_node_task(collected: Collected, dataset: str) -> bool:
