@@ -17,6 +17,8 @@ from counteredge.bench import work as working
 from counteredge.bench.driver import run_jobs, shard_of
 from counteredge.report import write_tables
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 SWEEP = """
 datasets = ["Tree-Cycles"]
 graphs = 8
@@ -66,8 +68,8 @@ def tables(folder, out):
     return {p.relative_to(out): p.read_bytes() for p in paths}
 
 
-@pytest.fixture(scope="session")
-def serial(tmp_path_factory):
+@pytest.fixture(scope="module")
+def serial(own_cache, tmp_path_factory):
     """What one process makes of the sweep, job by job."""
     folder = tmp_path_factory.mktemp("serial")
     outcome = run_sweep(sweep(), folder, progress=False)
@@ -131,8 +133,8 @@ def at_work(folder, process, *, besides=()):
     raise AssertionError("no job was begun within a minute")
 
 
-@pytest.fixture(scope="session")
-def whole(tmp_path_factory):
+@pytest.fixture(scope="module")
+def whole(own_cache, tmp_path_factory):
     """The long sweep without a death."""
     folder = tmp_path_factory.mktemp("whole")
     assert run_sweep(sweep(LONG), folder, progress=False).done == 10

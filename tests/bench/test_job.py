@@ -12,6 +12,8 @@ from counteredge.bench.collect import collect
 from counteredge.bench.setting import setting
 from counteredge.metrics import METRICS, evaluate
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 LDP = ("LDP",)
 
 
@@ -26,7 +28,7 @@ def joined(results):
 
 
 @pytest.fixture(scope="module")
-def found():
+def found(own_cache):
     return run_job(Job(RunSpec("Tree-Cycles", preset="paper"), graphs=20, embedders=LDP))
 
 

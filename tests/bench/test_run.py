@@ -13,6 +13,8 @@ from counteredge.bench import RunSpec, run_explain
 from counteredge.cli import main
 from counteredge.metrics import CONTROLS, METRICS
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 KEYS = {
     "dataset", "explainer", "preset", "seed", "graphs", "oracle_accuracy", "oracle_accuracy_heldout", "seconds",
     "embedders", "similarity_over", "metrics", "controls", "versions",

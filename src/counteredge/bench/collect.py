@@ -42,7 +42,8 @@ class Collected:
 
     Attributes:
         jobs: A row a job: ``key, order`` (place of the method in its sweep), ``dataset, explainer, preset, features``
-            (``""`` for none), ``method`` (as tables call it), ``seed, part, parts, protocol, status`` (``"done"`` or
+            (XPlore's variant: ``"gating"``, ``"freedom"``, of preset ``minimal`` kept to edges ``"edges"``, ``""`` for
+            none), ``method`` (as tables call it), ``seed, part, parts, protocol, status`` (``"done"`` or
             ``"failed"``), ``error`` (``""`` for none), ``oracle_accuracy, oracle_accuracy_heldout`` (0 to 1),
             ``graphs, found, explain_seconds, shrink_seconds, measure_seconds, load_seconds, fit_seconds, fit_calls,
             fit_graphs`` (NaN for methods that do not learn), ``degree_mmd, clustering_mmd`` (NaN for a part of a set),
@@ -130,11 +131,18 @@ def _of_job(result: dict[str, Any]) -> dict[str, Any]:
         "dataset": job["dataset"],
         "explainer": job["explainer"],
         "preset": job["preset"],
-        "features": job["features"] or "",
+        "features": _variant(job),
         "method": result["method"],
         "seed": job["seed"],
         "part": job["part"],
     }
+
+
+def _variant(job: dict[str, Any]) -> str:
+    """XPlore's variant; that of its preset ``minimal`` is what it may edit, where that is not all."""
+    if job["explainer"] == "xplore" and job["preset"] == "minimal" and job["edits"] != "both":
+        return str(job["edits"])
+    return job["features"] or ""
 
 
 def _job_row(result: dict[str, Any]) -> dict[str, Any]:

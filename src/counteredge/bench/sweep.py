@@ -26,8 +26,8 @@ OF_ALL: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 OF_METHOD: dict[str, tuple[type, ...]] = {
     "name": (str,), "explainer": (str,), "preset": (str,), "features": (str,), "edits": (str,), "structural": (str,),
-    "chemistry": (str,), "gamma": (int, float), "options": (dict,), "datasets": (list,), "graphs": (int,), "parts": (int,), "seeds": (list,),
-    "learn": (int,), "shrink": (int,),
+    "chemistry": (str,), "gamma": (int, float), "options": (dict,), "datasets": (list,), "graphs": (int,),
+    "parts": (int,), "seeds": (list,), "learn": (int,), "shrink": (int,),
 }  # fmt: skip
 OF_SPEC = ("explainer", "preset", "features", "edits", "structural", "chemistry", "gamma", "options")
 
@@ -81,8 +81,8 @@ def parse_sweep(
             of each dataset), ``parts``, ``seeds``, ``oracle_seeds``, ``protocol``, ``learn``, ``embedders``,
             ``shrink``, ``keep`` (see :class:`~counteredge.bench.job.Job`), ``timeout`` (seconds a job). Then a table
             ``[[method]]`` each: ``explainer``, ``preset``, ``features``, ``edits``, ``structural``, ``chemistry``,
-            ``gamma``, ``options``, its ``name`` in tables, and ``datasets``, ``graphs``, ``parts``, ``seeds``, ``learn``,
-            ``shrink`` of its own.
+            ``gamma``, ``options``, its ``name`` in tables, and ``datasets``, ``graphs``, ``parts``, ``seeds``,
+            ``learn``, ``shrink`` of its own.
         name: Of the sweep's files.
         graphs: At most so many graphs a dataset.
         datasets: To keep.

@@ -85,7 +85,8 @@ def _written(
     if "html" in formats:
         say("Page")
         tables = [*main_table(collected), *paired_table(collected), *failures_table(collected)]
-        shown = [p for p in pictures if p.suffix == ".png"]
+        # its gallery shows cases one by one; a picture of each dataset's would make it as large again
+        shown = [p for p in pictures if p.suffix == ".png" and not p.name.startswith(("cases-", "embedder_heatmap-"))]
         written.append(write_page(collected, target / "report.html", figures=shown, tables=tables))
     return written
 

@@ -60,6 +60,7 @@ FAMILIES: dict[str, tuple[str, Any]] = {
 }
 XPLORE: dict[tuple[str, str], tuple[str, Any, str]] = {
     ("minimal", ""): ("#f5b700", "o", ""),
+    ("minimal", "edges"): ("#f9d25c", (6, 0, 0), "////"),
     ("paper", "freedom"): ("#e58a00", "D", "////"),
     ("paper", "gating"): ("#ffe08a", (5, 0, 180), "...."),
     ("paper", ""): ("#a87900", "H", "\\\\\\\\"),
