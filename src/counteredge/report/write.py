@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from counteredge.bench import Collected, Store, collect
 from counteredge.datasets import load
 from counteredge.errors import CapabilityError, DataError, StoreError, unknown
-from counteredge.report.figures import write_figures
+from counteredge.report.figures import FIGURES, write_figures
 from counteredge.report.page import write_page
 from counteredge.report.tables import failures_table, main_table, paired_table, write_tables
 
@@ -87,8 +87,16 @@ def _written(
         tables = [*main_table(collected), *paired_table(collected), *failures_table(collected)]
         # its gallery shows cases one by one; a picture of each dataset's would make it as large again
         shown = [p for p in pictures if p.suffix == ".png" and not p.name.startswith(("cases-", "embedder_heatmap-"))]
-        written.append(write_page(collected, target / "report.html", figures=shown, tables=tables))
+        told = [(_caption(p.stem), p) for p in shown]
+        written.append(write_page(collected, target / "report.html", figures=told, tables=tables))
     return written
+
+
+def _caption(name: str) -> str:
+    """What a figure shows: the first line of the function that draws it."""
+    drawn, _, dataset = name.partition("-")
+    says = (FIGURES[drawn].__doc__ or drawn).strip().splitlines()[0]
+    return f"{says} Dataset: {dataset}." if dataset else says
 
 
 def _originals(
