@@ -7,9 +7,11 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from distributed import Client, LocalCluster
 
 import counteredge as ce
 from counteredge.bench import Job, RunSpec, Store, Where, collect, parse_sweep, run_sweep
@@ -87,6 +89,33 @@ def test_every_executor_gives_the_same(serial, kind, tmp_path):
     assert os.getpid() not in threads  # other processes did it
 
 
+@pytest.mark.parametrize("by", ["address", "scheduler_file"])
+def test_a_cluster_that_runs_elsewhere(serial, by, tmp_path):
+    """With two threads in its worker, as Dask's workers have unless told otherwise: still one job at a time."""
+    with (
+        LocalCluster(1, threads_per_worker=2, host="127.0.0.1", dashboard_address=None, silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        client.write_scheduler_file(tmp_path / "scheduler.json")
+        said = {"address": cluster.scheduler_address, "scheduler_file": str(tmp_path / "scheduler.json")}[by]
+        outcome = run_sweep(sweep(), tmp_path / "s", where=Where("dask", **{by: said}), progress=False)
+    assert (outcome.done, outcome.failed) == (6, 0)
+    assert lasting(tmp_path / "s") == lasting(serial)
+
+
+def test_a_scheduler_that_does_not_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr("counteredge.bench.executors.WAIT", 1)
+    with pytest.raises(ce.InputError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        run_sweep(sweep(), tmp_path, where=Where("dask", address="tcp://127.0.0.1:9"), progress=False)
+    with LocalCluster(1, processes=False, host="127.0.0.1", dashboard_address=None, silence_logs=50) as cluster:
+        cluster.scale(0)
+        while cluster.scheduler.workers:
+            time.sleep(0.05)
+        where = Where("dask", address=cluster.scheduler_address)
+        with pytest.raises(ce.InputError, match="has no worker after 1 s"):
+            run_sweep(sweep(), tmp_path, where=where, progress=False)
+
+
 def test_shards_make_the_whole(serial, tmp_path):
     first = run_sweep(sweep(), tmp_path / "s", shard="1/2", progress=False)
     assert (first.jobs, first.done) == (3, 3)
@@ -141,8 +170,9 @@ def whole(own_cache, tmp_path_factory):
     return folder
 
 
-def test_a_worker_that_is_killed_loses_nothing(whole, tmp_path):
-    running = driver(tmp_path / "s", "--executor", "processes", "--workers", 2)
+@pytest.mark.parametrize("kind", ["processes", "dask"])
+def test_a_worker_that_is_killed_loses_nothing(whole, kind, tmp_path):
+    running = driver(tmp_path / "s", "--executor", kind, "--workers", 2)
     claim = at_work(tmp_path / "s", running)
     os.kill(claim.pid, signal.SIGKILL)
     assert running.wait(timeout=240) == 0, running.stderr.read()
@@ -304,6 +334,62 @@ def test_a_disk_that_is_full_ends_the_sweep(tmp_path, monkeypatch):
     assert list((tmp_path / "running").iterdir()) == []
 
 
+def test_a_worker_with_other_code_is_refused(tmp_path):
+    job = Job(RunSpec("Tree-Cycles", explainer="irand"), graphs=2, embedders=())
+    Store(tmp_path).prepare()
+    with pytest.raises(ce.CapabilityError, match="runs other code"):
+        working.execute(job.to_dict(), tmp_path, key="another")
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_a_folder_that_is_not_shared_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(Store, "write", lambda self, key, result: None)  # it goes somewhere else
+    with pytest.raises(ce.StoreError, match="a folder that all machines share"):
+        run_sweep(parse_sweep(SWEEP, "mine", methods=["irand"]), tmp_path, progress=False)
+
+
+def test_names_do_not_pool_different_jobs(tmp_path):
+    few = parse_sweep(SWEEP, "few", methods=["irand"], graphs=2)
+    run_sweep(few, tmp_path, progress=False)
+    run_sweep(parse_sweep(SWEEP, "more", methods=["irand"], graphs=3), tmp_path, progress=False)
+    with pytest.raises(ce.InputError, match="'iRand' on Tree-Cycles stands for different jobs: graphs 2 and 3"):
+        collect(Store(tmp_path).results())
+
+
+def test_jobs_of_one_process_run_one_at_a_time(serial, tmp_path):
+    """Also where a worker has several threads, as Dask's have unless told otherwise."""
+    store = Store(tmp_path).prepare()
+    jobs = sweep().jobs
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = list(pool.map(lambda j: working.execute(j.to_dict(), store.folder), jobs))
+    assert outcomes == ["done"] * 6
+    assert lasting(tmp_path) == lasting(serial)
+
+
+def test_a_stuck_job_ends_whatever_happens_to_its_claim(tmp_path):
+    """Its claim is gone and the disk is full: the process ends all the same."""
+    program = textwrap.dedent(f"""
+        import signal, time
+        import counteredge as ce
+        from counteredge.bench import Job, RunSpec, Store, work
+
+        def stuck(job, **options):
+            for claim in Store({str(tmp_path)!r}).claims.iterdir():
+                claim.unlink()
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+            time.sleep(600)
+
+        def full(self, key, result):
+            raise ce.StoreError("No space left on device")
+
+        work.run_job, work.GRACE, work.BEAT, Store.write = stuck, 0.5, 0.1, full
+        Store({str(tmp_path)!r}).prepare()
+        work.execute(Job(RunSpec("Tree-Cycles"), graphs=2).to_dict(), {str(tmp_path)!r}, timeout=0.5, worker=True)
+    """)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == working.STUCK
+
+
 def test_the_time_limit_gives_back_the_signal(tmp_path):
     before = signal.getsignal(signal.SIGALRM)
     job = Job(RunSpec("Tree-Cycles", explainer="irand"), graphs=2, embedders=())
@@ -320,6 +406,8 @@ def test_the_time_limit_gives_back_the_signal(tmp_path):
     [
         ({"kind": "threads"}, "unknown executor 'threads'"),
         ({"kind": "processes", "workers": 0}, "workers must be"),
+        ({"kind": "serial", "workers": 2}, "goes with executor 'processes' or 'dask'"),
+        ({"kind": "dask", "scheduler_file": "none.json"}, "none.json is no file"),
         ({"kind": "serial", "address": "tcp://a:1"}, "belongs to executor 'dask'"),
         ({"kind": "dask", "address": "tcp://a:1", "scheduler_file": "f"}, "not both"),
     ],

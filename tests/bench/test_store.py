@@ -57,7 +57,10 @@ def test_status(store):
     assert store.status().missing == [JOBS[2], JOBS[3]]
 
 
-@pytest.mark.parametrize("content", [b"", b'{"format": "counter', b"[]", b"\xff\x00", b'{"format": "other"}'])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"format": "counteredge.job"}', b'{"format": "counter', b"[]", b"\xff\x00", b'{"format": "other"}'],
+)
 def test_damaged_files_count_as_missing(store, content):
     store.path(JOBS[0].key).write_bytes(content)
     assert not store.has(JOBS[0].key)

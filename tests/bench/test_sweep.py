@@ -80,6 +80,23 @@ def test_parts_of_a_sweep():
         ("datasets = ['TCR']\nprotocol = 'mine'\n[[method]]\nexplainer = 'irand'", "unknown protocol 'mine'"),
         ("datasets = ['TCR']\n" + "[[method]]\nexplainer = 'irand'\n" * 2, "two methods are called 'iRand'"),
         ("datasets = [", "is no TOML"),
+        ("datasets = ['TCR']\n[[method]]\nname = 'irand'", "no explainer: write explainer ="),
+        ("datasets = [1]\n[[method]]\nexplainer = 'irand'", "datasets are names, got 1"),
+        (
+            "datasets = ['TCR']\nseeds = [true]\n[[method]]\nexplainer = 'irand'",
+            "seeds must be a list of whole numbers",
+        ),
+        ("datasets = ['TCR']\nseeds = []\n[[method]]\nexplainer = 'irand'", "seeds must be a list of whole numbers"),
+        ("datasets = ['TCR']\nembedders = ['LPD']\n[[method]]\nexplainer = 'irand'", "did you mean 'LDP'"),
+        ("datasets = ['TCR']\n[[method]]\nexplainer = 'irand'\nedits = 'edge'", "edge"),
+        ("datasets = ['TCR']\n[[method]]\nexplainer = 'irand'\nstructural = 'frozn'", "frozn"),
+        ("datasets = ['TCR']\n[[method]]\nexplainer = 'irand'\nchemistry = 'valance'", "valance"),
+        ("datasets = ['TCR']\ntimeout = inf\n[[method]]\nexplainer = 'irand'", "timeout must be above 0 and below"),
+        ("datasets = ['TCR']\nparts = 0\n[[method]]\nexplainer = 'irand'", "parts must be a whole number >= 1"),
+        (
+            "datasets = ['TCR']\n" + "".join(f"[[method]]\nexplainer = 'irand'\nname = '{n}'\n" for n in "AB"),
+            "'A' and 'B' are the same job",
+        ),
     ],
 )
 def test_what_a_sweep_may_not_say(text, told):

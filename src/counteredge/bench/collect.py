@@ -105,12 +105,13 @@ def collect(results: Iterable[dict[str, Any]]) -> Collected:
         The tables, ordered by method, dataset, seed, part and graph.
 
     Raises:
-        InputError: When there is nothing to lay out.
+        InputError: When there is nothing to lay out, or two rows of one name are of different jobs.
     """
     pd = frames()
     found = sorted(results, key=lambda r: (r["order"], r["job"]["dataset"], r["job"]["seed"], r["job"]["part"]))
     if not found:
         raise InputError("there are no results to report: counteredge bench run SWEEP --out FOLDER makes them")
+    _comparable(found)
     jobs = pd.DataFrame([_job_row(r) for r in found])
     done = [r for r in found if r["status"] == "done"]
     tables = [pd.DataFrame(_instance_columns(r)) for r in done]
@@ -121,6 +122,21 @@ def collect(results: Iterable[dict[str, Any]]) -> Collected:
         for value in r["answers"]
     ]
     return Collected(jobs, instances, answers)
+
+
+def _comparable(results: Sequence[dict[str, Any]]) -> None:
+    """Refuse to pool what is no repetition: one name for jobs that differ in more than seeds and parts."""
+    seen: dict[tuple[str, str], dict[str, Any]] = {}
+    for r in results:
+        about = {k: v for k, v in r["job"].items() if k not in ("seed", "oracle_seed", "part")} | {"code": r["code"]}
+        first = seen.setdefault((r["job"]["dataset"], r["method"]), about)
+        differs = sorted(k for k in about if about[k] != first[k])
+        if differs:
+            told = ", ".join(f"{k} {first[k]!r} and {about[k]!r}" for k in differs)
+            raise InputError(
+                f"{r['method']!r} on {r['job']['dataset']} stands for different jobs: {told}. Keep one of the sweeps "
+                "of this folder (its files in sweeps/), or run them into folders of their own"
+            )
 
 
 def _of_job(result: dict[str, Any]) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def run_sweep(
     """
     store = Store(folder).prepare()
     jobs = shard_of(sweep.jobs, shard)
-    store.record(sweep.name, sweep.jobs)
+    store.record(sweep.name, sweep.jobs, sweep.title)
     if retry_failed:
         for job in jobs:
             result = store.read(job.key)
@@ -137,7 +137,7 @@ def run_jobs(
     kept = len(jobs) - len(missing)
     if missing:
         say(f"{len(missing)} of {len(jobs)} jobs to run" + (f", {kept} are done already" if kept else ""))
-    root = None if data_root is None else str(data_root)
+    root = None if data_root is None else str(Path(data_root).absolute())
     call = partial(execute, folder=str(store.folder), timeout=timeout, data_root=root, worker=where.kind != "serial")
     with tqdm(total=len(jobs), initial=kept, desc="sweep", unit="job", disable=not progress) as bar:
         _Drive(store, where, call, bar).run(missing)
@@ -179,6 +179,7 @@ class _Drive:
                     "worker processes end before they begin a job: try executor 'serial', which shows the reason"
                 )
             self._wait_for_others(left)
+            left = [j for j in left if not self.store.has(j.key)]
 
     def _round(self, jobs: Sequence[Job]) -> bool:
         """Run jobs; whether a worker of a pool died on the way, which ends the pool."""
@@ -186,7 +187,7 @@ class _Drive:
             with opened(self.where) as pool:
                 futures: dict[Future[str], Job] = {}
                 for job in jobs:
-                    future = pool.submit(self.call, job.to_dict())
+                    future = pool.submit(self.call, job.to_dict(), key=job.key)
                     futures[future] = job
                     if self.where.kind == "serial":  # it is over already
                         self._ended(future, job)
@@ -199,10 +200,19 @@ class _Drive:
     def _ended(self, future: Future[str], job: Job) -> None:
         try:
             outcome = future.result()
-        except (StoreError, BrokenExecutor, CancelledError):
+        except (StoreError, BrokenExecutor, CapabilityError):
             raise
-        except Exception as error:  # the cluster gave up on it: its workers died, or it could not be sent
-            outcome = self._gave_up(job, str(error) or type(error).__name__)
+        except CancelledError as error:
+            raise WorkerError("the scheduler is gone: start it again and go on, what is finished is kept") from error
+        except Exception as error:
+            if type(error).__name__ != "KilledWorker":  # Dask's word for a job whose workers died
+                raise WorkerError(f"workers cannot run jobs: {type(error).__name__}: {error}") from error
+            outcome = self._gave_up(job, str(error))
+        if outcome in ("done", "failed", "kept") and not self.store.has(job.key):
+            raise StoreError(
+                f"a worker says that {job} is done, and {self.store.path(job.key)} is not there: --out must be a "
+                "folder that all machines share"
+            )
         if outcome != "elsewhere":
             self.bar.update()
 
@@ -216,7 +226,7 @@ class _Drive:
         for _ in range(RETRIES + 1):
             try:
                 with opened(self.where, workers=1) as pool:
-                    self._ended(pool.submit(self.call, job.to_dict()), job)
+                    self._ended(pool.submit(self.call, job.to_dict(), key=job.key), job)
                 return
             except BrokenExecutor as error:
                 reason = str(error)
@@ -228,4 +238,3 @@ class _Drive:
         """While other drivers are at all of these jobs."""
         while jobs and all(not self.store.has(j.key) and any(c.alive for c in self.store.claimed(j.key)) for j in jobs):
             time.sleep(POLL)
-        self.bar.update(sum(self.store.has(j.key) for j in jobs))

@@ -18,6 +18,7 @@ __all__ = ["KINDS", "Serial", "Where", "opened"]
 Kind = Literal["serial", "processes", "dask"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LOOPBACK = "127.0.0.1"
+WAIT = 30  # seconds for a scheduler to answer, and for its first worker
 RETRIES = 2  # times a job may be tried again after its worker died
 
 
@@ -45,8 +46,14 @@ class Where:
             raise InputError(f"workers must be a whole number >= 1, got {self.workers!r}")
         if (self.address or self.scheduler_file) and self.kind != "dask":
             raise InputError(f"a scheduler's address or file belongs to executor 'dask', not to {self.kind!r}")
+        if self.workers is not None and self.kind == "serial":
+            raise InputError(
+                f"workers={self.workers} goes with executor 'processes' or 'dask'; serial is this process alone"
+            )
         if self.address and self.scheduler_file:
             raise InputError("give the scheduler's address or its file, not both")
+        if self.scheduler_file and not os.path.isfile(self.scheduler_file):
+            raise InputError(f"{self.scheduler_file} is no file: dask scheduler --scheduler-file writes it")
 
     @property
     def count(self) -> int:
@@ -107,6 +114,8 @@ def _processes(workers: int) -> Iterator[Executor]:
         pool.shutdown(wait=False, cancel_futures=True)
         for child in children:  # Ctrl-C, a full disk: nobody waits for what they are at
             child.terminate()
+        for child in children:  # until then a dead process looks alive to those who ask for its number
+            child.join(5)
         raise
     else:
         pool.shutdown()
@@ -122,11 +131,17 @@ def _dask(where: Where) -> Iterator[Executor]:
 
     if where.address or where.scheduler_file:
         try:
-            client = Client(where.address, scheduler_file=where.scheduler_file, timeout=30)
+            client = Client(where.address, scheduler_file=where.scheduler_file, timeout=WAIT)
         except (OSError, ValueError, TimeoutError) as e:
             asked = where.address or where.scheduler_file
             raise InputError(f"no Dask scheduler answers at {asked}: start one with `dask scheduler` ({e})") from e
         with client:
+            try:
+                client.wait_for_workers(1, timeout=WAIT)
+            except TimeoutError as e:
+                raise InputError(
+                    f"the Dask scheduler has no worker after {WAIT} s: start some with `dask worker`"
+                ) from e
             yield client.get_executor(retries=RETRIES, pure=False)
         return
     quiet = {"distributed.admin.tick.limit": "60s", "distributed.scheduler.allowed-failures": RETRIES}

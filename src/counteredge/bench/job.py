@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch_geometric
 from torch import Tensor
 
 import counteredge
@@ -37,7 +38,7 @@ FORMAT, VERSION = "counteredge.job", 1
 NEEDED = ("validity", "ged", "edit_ratio", "feature_edits", "oracle_calls")  # numbers that every answer has
 DRAWABLE = 2000  # nodes, edges and edits of an answer that is kept for pictures
 # what results do not depend on
-APART = {"cli", "cli.py", "report", "testing.py", "draw.py", "__main__.py", "__pycache__", "proof.py"}
+APART = {"cli", "cli.py", "report", "testing.py", "draw.py", "__main__.py", "proof.py"}
 OF_RESULTS = {"job.py", "setting.py", "spec.py"}  # of this folder
 TITLES = {
     "xplore": "XPlore", "irand": "iRand", "cfgnn": "CF-GNNExplainer", "cf2": "CF²", "clear": "CLEAR",
@@ -82,6 +83,8 @@ class Job:
     order: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.parts, int) or self.parts < 1:
+            raise InputError(f"parts must be a whole number >= 1, got {self.parts!r}")
         if not 0 <= self.part < self.parts:
             raise InputError(f"part {self.part} of {self.parts}: parts are numbered from 0")
         for name, least in (("graphs", 1), ("learn", 1), ("shrink", 0), ("keep", 0)):
@@ -120,7 +123,8 @@ class Job:
 
     def __str__(self) -> str:
         part = f", part {self.part + 1} of {self.parts}" if self.parts > 1 else ""
-        return f"{self.spec.dataset}: {self.method}, seed {self.spec.seed}{part}"
+        oracle = f", oracle seed {self.oracle_seed}" if self.oracle_seed else ""
+        return f"{self.spec.dataset}: {self.method}, seed {self.spec.seed}{oracle}{part}"
 
 
 def title_of(spec: RunSpec) -> str:
@@ -143,13 +147,20 @@ def title_of(spec: RunSpec) -> str:
 
 @lru_cache(maxsize=1)
 def code_version() -> str:
-    """The package's version and a hash of the sources that results depend on: not of reports, pictures, commands."""
+    """The package's version, and a hash of what results depend on.
+
+    These are its sources but for reports, pictures and commands, and the versions of torch and PyG.
+    """
     digest = hashlib.sha256()
 
     def add(folder: Traversable, at: str) -> None:
         for entry in sorted(folder.iterdir(), key=lambda e: e.name):
             path = f"{at}/{entry.name}"
-            if entry.name in APART or (at == "/bench" and entry.name not in OF_RESULTS):
+            if (
+                (not at and entry.name in APART)
+                or entry.name == "__pycache__"
+                or (at == "/bench" and entry.name not in OF_RESULTS)
+            ):
                 continue
             if entry.is_dir():
                 add(entry, path)
@@ -157,6 +168,7 @@ def code_version() -> str:
                 digest.update(path.encode() + b"\0" + entry.read_bytes() + b"\0")
 
     add(files("counteredge"), "")
+    digest.update(f"{torch.__version__} {torch_geometric.__version__}".encode())
     return f"{counteredge.__version__}+{digest.hexdigest()[:12]}"
 
 

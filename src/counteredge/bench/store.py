@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -79,7 +80,7 @@ class Store:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()  # workers may stand elsewhere
         self.jobs, self.sweeps = self.folder / "jobs", self.folder / "sweeps"
         self.claims, self.fits = self.folder / "running", self.folder / "fits"
 
@@ -88,9 +89,9 @@ class Store:
         try:
             for folder in (self.jobs, self.sweeps, self.claims, self.fits):
                 folder.mkdir(parents=True, exist_ok=True)
-            trial = self.jobs / f".trial.{os.getpid()}"
+            trial = self.jobs / f".trial.{secrets.token_hex(8)}"
             trial.write_bytes(b"x")
-            trial.unlink()
+            trial.unlink(missing_ok=True)
         except OSError as e:
             raise _unwritable(self.folder, e) from e
         return self
@@ -130,31 +131,46 @@ class Store:
         except (OSError, ValueError):
             return None
         fits = isinstance(value, dict) and value.get("format") == FORMAT and value.get("key") == path.stem
-        if fits and value["version"] > VERSION:
+        if not fits or not isinstance(value.get("version"), int):
+            return None
+        if value["version"] > VERSION:
             raise DataError(f"{path} was written by a later version of counteredge: update it")
-        return value if fits else None
+        return value if value.get("status") in ("done", "failed") else None
 
     # -- sweeps ------------------------------------------------------------------------------------------------------
 
-    def record(self, name: str, jobs: Sequence[Job]) -> None:
+    def record(self, name: str, jobs: Sequence[Job], title: str = "") -> None:
         """Write down which jobs a sweep has; a sweep of the same name takes the place of an earlier one."""
         listed = [{"key": j.key, "method": j.method, "order": j.order, "job": j.to_dict()} for j in jobs]
         try:
-            write_atomic(self.sweeps / f"{name}.json", (json.dumps({"sweep": name, "jobs": listed}) + "\n").encode())
+            write_atomic(
+                self.sweeps / f"{name}.json",
+                (json.dumps({"sweep": name, "title": title, "jobs": listed}) + "\n").encode(),
+            )
         except OSError as e:
             raise _unwritable(self.folder, e) from e
 
-    def expected(self) -> dict[str, Job]:
-        """The jobs of all sweeps of this store, by key.
+    @property
+    def title(self) -> str:
+        """What its sweeps call themselves."""
+        found = []
+        for file in sorted(self.sweeps.glob("*.json")):
+            with suppress(OSError, ValueError):
+                found.append(str(json.loads(file.read_bytes()).get("title", "")))
+        return ", ".join(t for t in dict.fromkeys(found) if t)
+
+    def expected(self) -> dict[tuple[str, str], Job]:
+        """The jobs of all sweeps of this store, by their keys and what tables call them.
 
         Raises:
             DataError: When the folder holds no sweep, or its list is damaged.
         """
-        found: dict[str, Job] = {}
+        found: dict[tuple[str, str], Job] = {}
         for file in sorted(self.sweeps.glob("*.json")):
             try:
                 for entry in json.loads(file.read_bytes())["jobs"]:
-                    found[entry["key"]] = Job.from_dict(entry["job"], method=entry["method"], order=entry["order"])
+                    made = Job.from_dict(entry["job"], method=entry["method"], order=entry["order"])
+                    found[entry["key"], entry["method"]] = made
             except (ValueError, KeyError, TypeError) as e:
                 raise DataError(f"{file} is no list of jobs ({e}): run the sweep again to write it anew") from e
         if not found:
@@ -163,7 +179,7 @@ class Store:
 
     def results(self) -> Iterator[dict[str, Any]]:
         """The results of the jobs that sweeps ask for, with the names and places that tables give them."""
-        for key, job in self.expected().items():
+        for (key, _), job in self.expected().items():
             result = self.read(key)
             if result is not None:
                 yield {**result, "method": job.method, "order": job.order}
@@ -172,7 +188,7 @@ class Store:
         """How far all sweeps are."""
         status = Status([], [], [], [], [])
         claims = {c.key: c for c in self.claimed() if c.alive}
-        for key, job in self.expected().items():
+        for key, job in {key: job for (key, _), job in self.expected().items()}.items():
             result = self.read(key)
             if result is None and self.path(key).exists():
                 status.damaged.append(self.path(key))

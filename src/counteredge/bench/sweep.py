@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from counteredge.bench.job import Job
-from counteredge.bench.spec import RunSpec, explainer_of
+from counteredge.bench.spec import RunSpec, explainer_of, space_of
 from counteredge.datasets.registry import REGISTRY, canonical
+from counteredge.embedders import get_embedders
 from counteredge.errors import InputError, unknown
+from counteredge.explainers import EXPLAINERS
 from counteredge.models.recipes import Protocol
+from counteredge.schema import FeatureSchema
 
 __all__ = ["Sweep", "parse_sweep", "read_sweep"]
 
@@ -29,6 +32,7 @@ OF_METHOD: dict[str, tuple[type, ...]] = {
     "chemistry": (str,), "gamma": (int, float), "options": (dict,), "datasets": (list,), "graphs": (int,),
     "parts": (int,), "seeds": (list,), "learn": (int,), "shrink": (int,),
 }  # fmt: skip
+LONGEST = 1e7  # seconds
 OF_SPEC = ("explainer", "preset", "features", "edits", "structural", "chemistry", "gamma", "options")
 
 
@@ -120,8 +124,10 @@ def parse_sweep(
     places = {d: k for k, d in enumerate(dict.fromkeys(j.spec.dataset for j in jobs))}
     jobs.sort(key=lambda j: places[j.spec.dataset])  # stable: jobs of one dataset find it loaded
     timeout = table.get("timeout")
-    if timeout is not None and not timeout > 0:
-        raise InputError(f"sweep {name}: timeout must be above 0 seconds, got {timeout}")
+    if timeout is not None and not 0 < timeout < LONGEST:
+        raise InputError(f"sweep {name}: timeout must be above 0 and below {LONGEST:g} seconds, got {timeout}")
+    if not jobs:
+        raise InputError(f"sweep {name} has no job: none of its methods runs on the datasets that are left")
     # a part of a sweep is listed beside the whole, not in its place
     about = [graphs, [canonical(d) for d in datasets], list(methods)]
     part = "" if about == [None, [], []] else "-" + hashlib.sha256(json.dumps(about).encode()).hexdigest()[:8]
@@ -130,6 +136,8 @@ def parse_sweep(
 
 def _jobs(table: Mapping[str, Any], method: Mapping[str, Any], order: int, graphs: int | None) -> list[Job]:
     """The jobs of one method."""
+    if "explainer" not in method:
+        raise InputError(f"no explainer: write explainer = 'xplore', or another of {', '.join(sorted(EXPLAINERS))}")
     said = {**{k: v for k, v in table.items() if k != "method"}, **method}
     embedders = said.get("embedders", "all")
     drawn = said.get("graphs")
@@ -138,12 +146,15 @@ def _jobs(table: Mapping[str, Any], method: Mapping[str, Any], order: int, graph
     common: dict[str, Any] = {k: said[k] for k in ("parts", "learn", "shrink", "keep", "protocol") if k in said}
     if said.get("protocol", "heldout") not in get_args(Protocol):
         raise unknown("protocol", said["protocol"], get_args(Protocol))
+    seeds, oracle_seeds = (_seeds(name, said.get(name, [0])) for name in ("seeds", "oracle_seeds"))
+    if embedders not in ("all", []):
+        get_embedders(embedders)  # refuses unknown names
     found = []
     for dataset in _datasets(said.get("datasets", [])):
-        for seed in said.get("seeds", [0]):
+        for seed in seeds:
             spec = RunSpec(dataset, **{k: method[k] for k in OF_SPEC if k in method}, seed=seed)
-            explainer_of(spec)  # refuses what it cannot be
-            for oracle_seed in said.get("oracle_seeds", [0]):
+            space_of(spec, FeatureSchema(()), explainer_of(spec))  # both refuse what they cannot be
+            for oracle_seed in oracle_seeds:
                 first = Job(
                     spec,
                     oracle_seed=oracle_seed,
@@ -161,6 +172,8 @@ def _datasets(names: Sequence[Any]) -> list[str]:
     """Names as the registry has them."""
     found: list[str] = []
     for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"datasets are names, got {name!r}")
         if name == "paper":
             found += [e.name for e in REGISTRY.values() if e.task == "graph" and e.paper]
         else:
@@ -168,6 +181,13 @@ def _datasets(names: Sequence[Any]) -> list[str]:
     if not found:
         raise InputError("no datasets: write datasets = ['MUTAG'] at the head of the sweep")
     return list(dict.fromkeys(found))
+
+
+def _seeds(name: str, values: Sequence[Any]) -> list[int]:
+    """Whole numbers, each once."""
+    if not values or any(type(v) is not int or v < 0 for v in values):
+        raise InputError(f"{name} must be a list of whole numbers >= 0, got {values!r}")
+    return list(dict.fromkeys(values))
 
 
 def _checked(where: str, table: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) -> None:
@@ -198,9 +218,15 @@ def _kept(name: str, jobs: Sequence[Job], datasets: Sequence[str], methods: Sequ
 
 
 def _distinct(name: str, jobs: Sequence[Job]) -> None:
-    """Two methods of one name would become one row; the same job twice is one."""
-    seen: dict[tuple[Any, ...], int] = {}
+    """Two methods of one name would become one row, and two names of one job two rows of the same figures."""
+    names: dict[tuple[Any, ...], int] = {}
+    keys: dict[str, Job] = {}
     for job in jobs:
         place = (job.spec.dataset, job.method, job.spec.seed, job.oracle_seed, job.part)
-        if seen.setdefault(place, job.order) != job.order or sum(j is job for j in jobs) > 1:
+        if names.setdefault(place, job.order) != job.order:
             raise InputError(f"sweep {name}: two methods are called {job.method!r}; give one of them another name=")
+        first = keys.setdefault(job.key, job)
+        if first is not job:
+            raise InputError(
+                f"sweep {name}: {first.method!r} and {job.method!r} are the same job; leave one of them out"
+            )

@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -17,11 +17,13 @@ from typing import Any, Literal
 import torch
 
 from counteredge.bench.job import FORMAT, VERSION, Job, code_version, run_job
+from counteredge.bench.setting import setting
 from counteredge.bench.store import Store
-from counteredge.errors import StoreError
+from counteredge.errors import CapabilityError, StoreError
 
 __all__ = ["JobTimeout", "become_worker", "execute", "failure"]
 
+ONE = threading.Lock()  # jobs of one process share their oracle: one at a time, however many threads a worker has
 BEAT = 5.0  # seconds between signs of life
 GRACE = 10.0  # seconds that a job has to end after its time is over
 STUCK = 75  # exit status of a worker that ends itself because its job does not
@@ -37,6 +39,7 @@ def execute(
     job: dict[str, Any],
     folder: str | Path,
     *,
+    key: str | None = None,
     timeout: float | None = None,
     data_root: str | None = None,
     worker: bool = False,
@@ -46,6 +49,7 @@ def execute(
     Args:
         job: :meth:`Job.to_dict`, plain values that travel between processes and machines.
         folder: Of the store.
+        key: The job's as the driver knows it, to see whether both run the same code.
         timeout: Seconds the job may take; it then fails. A computation that does not come back to Python is ended by
             ending the process, when that is a worker.
         data_root: Folder that holds the datasets' files.
@@ -56,9 +60,27 @@ def execute(
 
     Raises:
         StoreError: When the result cannot be kept.
+        CapabilityError: When this process runs other code than the driver.
     """
+    with ONE:
+        return _executed(job, folder, key, timeout, data_root, worker)
+
+
+def _executed(
+    job: dict[str, Any],
+    folder: str | Path,
+    known: str | None,
+    timeout: float | None,
+    data_root: str | None,
+    worker: bool,
+) -> Outcome:
     store, made = Store(folder), Job.from_dict(job)
     key = made.key
+    if known not in (None, key):
+        raise CapabilityError(
+            f"a worker on {socket.gethostname()} runs other code ({code_version()}) than the driver: install one "
+            "version of counteredge on all machines"
+        )
     if store.has(key):
         return "kept"
     here = socket.gethostname(), os.getpid()
@@ -70,9 +92,12 @@ def execute(
     began = time.perf_counter()
 
     def stuck() -> None:
-        _keep(store, key, failure(made, JobTimeout(_too_long(timeout)), time.perf_counter() - began))
-        claim.unlink(missing_ok=True)
-        os._exit(STUCK)
+        try:
+            if not store.has(key):
+                store.write(key, failure(made, JobTimeout(_too_long(timeout)), time.perf_counter() - began))
+            claim.unlink(missing_ok=True)
+        finally:
+            os._exit(STUCK)
 
     try:
         with _beating(claim, None if timeout is None or not worker else timeout + GRACE, stuck):
@@ -86,12 +111,17 @@ def execute(
                     }
                     result["timings"] |= _whereabouts(time.perf_counter() - began)
             except (StoreError, OSError) as e:
-                if isinstance(e, OSError) and not _of_disk(e):
-                    result = failure(made, e, time.perf_counter() - began)
-                else:
-                    raise StoreError(f"results cannot be written to {store.folder}: {e}") from e
+                if isinstance(e, StoreError):
+                    raise
+                if _of_disk(e):
+                    raise StoreError(
+                        f"{e.filename or 'a file'} cannot be written: {e.strerror}. Make room and start again"
+                    ) from e
+                result = failure(made, e, time.perf_counter() - began)
             except Exception as e:  # whatever went wrong is this job's result, the others go on
                 result = failure(made, e, time.perf_counter() - began)
+        if result["status"] == "failed":
+            setting.cache_clear()  # an interruption may have come while the oracle's weights were swapped
         store.write(key, result)
     finally:
         claim.unlink(missing_ok=True)
@@ -142,11 +172,6 @@ def _of_disk(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG)
 
 
-def _keep(store: Store, key: str, result: dict[str, Any]) -> None:
-    if not store.has(key):
-        store.write(key, result)
-
-
 @contextmanager
 def _beating(claim: Path, limit: float | None, stuck: Callable[[], None]) -> Iterator[None]:
     """Give signs of life while the job runs; past the limit call ``stuck``."""
@@ -158,10 +183,8 @@ def _beating(claim: Path, limit: float | None, stuck: Callable[[], None]) -> Ite
             if deadline is not None and time.monotonic() >= deadline:
                 stuck()
                 return
-            try:
-                os.utime(claim)
-            except OSError:
-                return
+            with suppress(OSError):  # swept by a driver whose clock is ahead, or the disk has a bad moment
+                claim.touch()
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

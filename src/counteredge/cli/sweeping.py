@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,7 +86,7 @@ def bench_run(
             retry_failed=retry_failed,
             data_root=data_root,
             progress=not quiet,
-            say=lambda t: console.print(t, style="dim"),
+            say=lambda t: console.print(t, style="dim", markup=False),
         )
         printed = Console(quiet=quiet)
         for job, error in list(outcome.errors.items())[:LISTED]:
@@ -95,7 +96,9 @@ def bench_run(
             f"{outcome.seconds:.0f} s",
             highlight=False,
         )
-        printed.print(f"Tables:  counteredge bench report {out}", soft_wrap=True, highlight=False)
+        printed.print(
+            f"Tables:  counteredge bench report {shlex.quote(str(out))}", soft_wrap=True, highlight=False, markup=False
+        )
 
 
 @bench.command("status", epilog="Example: counteredge bench status runs/smoke")
@@ -162,6 +165,10 @@ def bench_report(
         wanted = [f.strip() for f in formats.split(",") if f.strip()]
         target = folder / "report" if out is None else out
         paths = write_report(
-            folder, target, formats=wanted, data_root=data_root, say=lambda t: console.print(t, style="dim")
+            folder,
+            target,
+            formats=wanted,
+            data_root=data_root,
+            say=lambda t: console.print(t, style="dim", markup=False),
         )
-        Console(quiet=quiet).print(f"{len(paths)} files in {target}", soft_wrap=True, highlight=False)
+        Console(quiet=quiet).print(f"{len(paths)} files in {target}", soft_wrap=True, highlight=False, markup=False)

@@ -52,11 +52,12 @@ def write_report(
         if name not in FORMATS:
             raise unknown("format", name, FORMATS)
     say(f"Reading {folder}")
-    collected = collect(Store(folder).results())
+    store = Store(folder)
+    collected = collect(store.results())
     target = Path(out)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        return _written(collected, target, formats, timings, data_root, say)
+        return _written(collected, target, formats, timings, data_root, say, store.title)
     except OSError as e:
         raise StoreError(f"the report cannot be written to {target}: {e.strerror or e}") from e
 
@@ -68,6 +69,7 @@ def _written(
     timings: bool,
     data_root: str | Path | None,
     say: Callable[[str], None],
+    title: str,
 ) -> list[Path]:
     written: list[Path] = []
     if "parquet" in formats:
@@ -88,7 +90,9 @@ def _written(
         # its gallery shows cases one by one; a picture of each dataset's would make it as large again
         shown = [p for p in pictures if p.suffix == ".png" and not p.name.startswith(("cases-", "embedder_heatmap-"))]
         told = [(_caption(p.stem), p) for p in shown]
-        written.append(write_page(collected, target / "report.html", figures=told, tables=tables))
+        written.append(
+            write_page(collected, target / "report.html", title=title or "Results", figures=told, tables=tables)
+        )
     return written
 
 
