@@ -107,13 +107,21 @@ def test_a_scheduler_that_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr("counteredge.bench.executors.WAIT", 1)
     with pytest.raises(ce.InputError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         run_sweep(sweep(), tmp_path, where=Where("dask", address="tcp://127.0.0.1:9"), progress=False)
-    with LocalCluster(1, processes=False, host="127.0.0.1", dashboard_address=None, silence_logs=50) as cluster:
-        cluster.scale(0)
-        while cluster.scheduler.workers:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+         "--scheduler-file", str(tmp_path / "scheduler.json")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        while not (tmp_path / "scheduler.json").exists():
+            assert process.poll() is None
             time.sleep(0.05)
-        where = Where("dask", address=cluster.scheduler_address)
+        where = Where("dask", scheduler_file=str(tmp_path / "scheduler.json"))
         with pytest.raises(ce.InputError, match="has no worker after 1 s"):
             run_sweep(sweep(), tmp_path, where=where, progress=False)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_shards_make_the_whole(serial, tmp_path):
