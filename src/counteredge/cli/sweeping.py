@@ -169,6 +169,7 @@ def bench_report(
             target,
             formats=wanted,
             data_root=data_root,
+            progress=False if quiet else None,
             say=lambda t: console.print(t, style="dim", markup=False),
         )
         Console(quiet=quiet).print(f"{len(paths)} files in {target}", soft_wrap=True, highlight=False, markup=False)

@@ -27,6 +27,7 @@ def write_report(
     formats: Sequence[str] = FORMATS,
     timings: bool = True,
     data_root: str | Path | None = None,
+    progress: bool | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Path]:
     """Make tables, figures and a page from the results that a store has so far.
@@ -38,6 +39,7 @@ def write_report(
             ``"figures"`` (PNG and PDF), ``"html"`` (one self-contained page).
         timings: Whether tables show run times; without them equal sweeps give equal bytes.
         data_root: Folder that holds the datasets' files, for maps of embeddings.
+        progress: Show a bar; from two seconds on when ``None``.
         say: Gets a line of text before each step.
 
     Returns:
@@ -57,7 +59,7 @@ def write_report(
     target = Path(out)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        return _written(collected, target, formats, timings, data_root, say, store.title)
+        return _written(collected, target, formats, timings, data_root, say, store.title, progress)
     except OSError as e:
         raise StoreError(f"the report cannot be written to {target}: {e.strerror or e}") from e
 
@@ -70,6 +72,7 @@ def _written(
     data_root: str | Path | None,
     say: Callable[[str], None],
     title: str,
+    progress: bool | None,
 ) -> list[Path]:
     written: list[Path] = []
     if "parquet" in formats:
@@ -82,7 +85,8 @@ def _written(
     if "figures" in formats or "html" in formats:
         say("Figures")
         kinds = ("png", "pdf") if "figures" in formats else ("png",)
-        pictures = write_figures(collected, target, formats=kinds, graphs=_originals(collected, data_root, say))
+        originals = _originals(collected, data_root, say)
+        pictures = write_figures(collected, target, formats=kinds, graphs=originals, progress=progress)
         written += pictures
     if "html" in formats:
         say("Page")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
 
 from counteredge.cache import write_atomic
 from counteredge.errors import InputError
@@ -78,6 +81,7 @@ def write_figures(
     *,
     formats: Sequence[str] = ("png", "pdf"),
     graphs: Mapping[str, Sequence[Data]] | None = None,
+    progress: bool | None = None,
 ) -> list[Path]:
     """Draw every figure that there are data for, into ``figures/NAME.FORMAT`` or ``figures/NAME-DATASET.FORMAT``.
 
@@ -88,6 +92,7 @@ def write_figures(
         folder: In which ``figures`` is made.
         formats: ``"png"``, ``"pdf"``, ``"svg"``.
         graphs: The graphs of datasets by name, for the maps of :func:`projection`; datasets without get none.
+        progress: Show a bar; from two seconds on when ``None``.
 
     Returns:
         The paths written, in the order of the figures.
@@ -106,7 +111,11 @@ def write_figures(
     except OSError as e:
         raise InputError(f"{target} cannot be made a folder for figures: {e.strerror or e}") from e
     paths = []
-    for name, figure in _all(collected, graphs or {}):
+    calls = _calls(collected, graphs or {})
+    for name, draw in tqdm(calls, desc="figures", unit="figure", delay=2.0, leave=False, disable=progress is False):
+        figure = _tried(draw)
+        if figure is None:
+            continue
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # laid out once, for every format alike
         for kind in chosen:
@@ -116,12 +125,9 @@ def write_figures(
     return paths
 
 
-def _all(collected: Collected, graphs: Mapping[str, Sequence[Data]]) -> Iterator[tuple[str, Figure]]:
-    """Every figure that can be drawn, by the name of its file."""
-    for function in OF_ALL:
-        figure = _tried(function, collected)
-        if figure is not None:
-            yield function.__name__, figure
+def _calls(collected: Collected, graphs: Mapping[str, Sequence[Data]]) -> list[tuple[str, Callable[[], Figure]]]:
+    """Every figure that may be drawn, by the name of its file."""
+    calls: list[tuple[str, Callable[[], Figure]]] = [(f.__name__, partial(f, collected)) for f in OF_ALL]
     for function in OF_A_DATASET:
         for dataset in collected.datasets:
             given: list[Any] = [dataset]
@@ -129,14 +135,13 @@ def _all(collected: Collected, graphs: Mapping[str, Sequence[Data]]) -> Iterator
                 if dataset not in graphs:
                     continue
                 given.append(graphs[dataset])
-            figure = _tried(function, collected, *given)
-            if figure is not None:
-                yield f"{function.__name__}-{slug(dataset)}", figure
+            calls.append((f"{function.__name__}-{slug(dataset)}", partial(function, collected, *given)))
+    return calls
 
 
-def _tried(function: Callable[..., Figure], *given: Any) -> Figure | None:
+def _tried(draw: Callable[[], Figure]) -> Figure | None:
     try:
-        return function(*given)
+        return draw()
     except NothingToDraw:
         return None
 
