@@ -196,8 +196,8 @@ def test_dice_298_a_constant_model_ends_without_an_answer(options):
 @pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"certify": 2}], ids=["minimal", "paper", "certify"])
 @pytest.mark.parametrize("batch", [True, False], ids=["batch", "one by one"])
 def test_dice_298_time_is_kept(options, batch):
-    # the paper's descent has nothing to follow here, and on whole batches ends before a short time is over
-    nap = 0.1 if batch and options.get("preset") == "paper" else 0.02
+    # the paper's descent has nothing to follow here, and ends before a short time is over
+    nap = (0.1 if batch else 0.04) if options.get("preset") == "paper" else 0.02
 
     class Slow(Constant):
         def forward(self, x, edge_index, batch):

@@ -155,9 +155,9 @@ def test_gallery_by_mouse(opened):
     page = opened()
     dialog = page.locator("#detail")
     assert page.locator(".thumb:visible").count() == 14  # the first dataset is open
-    assert page.locator(".thumb:visible svg").count() == 14
+    playwright.expect(page.locator(".thumb:visible svg")).to_have_count(14)
     page.locator("summary", has_text="BZR").click()
-    assert page.locator(".thumb:visible svg").count() == 28
+    playwright.expect(page.locator(".thumb:visible svg")).to_have_count(28)
     page.locator(".thumb:visible").nth(1).click()
     assert dialog.is_visible()
     assert page.locator("#detail-title").inner_text() == "Tree-Cycles, graph 0"
