@@ -32,7 +32,7 @@ def collected(seed=0):
             key = f"{order:02d}{d:02d}" + "0" * 12
             head = dict(
                 key=key, order=order, dataset=dataset, explainer=explainer, preset=preset, features=features,
-                method=method, seed=0, part=0,
+                method=method, seed=0, oracle_seed=0, part=0,
             )  # fmt: skip
             failed = explainer == "cf2" and dataset == "MUTAG"
             share = 0.0 if explainer == "cf2" else 1.0 if preset == "minimal" else rng.uniform(0.3, 0.95)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Collected", "Kept", "collect", "frames"]
 
 # columns that say which job a row is of; the same in both tables
-OF_JOB = ("key", "order", "dataset", "explainer", "preset", "features", "method", "seed", "part")
+OF_JOB = ("key", "order", "dataset", "explainer", "preset", "features", "method", "seed", "oracle_seed", "part")
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class Kept:
     counterfactual: Counterfactual
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Collected:
     """The results of sweeps.
 
     Attributes:
         jobs: A row a job: ``key, order`` (place of the method in its sweep), ``dataset, explainer, preset, features``
             (XPlore's variant: ``"gating"``, ``"freedom"``, of preset ``minimal`` kept to edges ``"edges"``, ``""`` for
-            none), ``method`` (as tables call it), ``seed, part, parts, protocol, status`` (``"done"`` or
+            none), ``method`` (as tables call it), ``seed, oracle_seed, part, parts, protocol, status`` (``"done"`` or
             ``"failed"``), ``error`` (``""`` for none), ``oracle_accuracy, oracle_accuracy_heldout`` (0 to 1),
             ``graphs, found, explain_seconds, shrink_seconds, measure_seconds, load_seconds, fit_seconds, fit_calls,
             fit_graphs`` (NaN for methods that do not learn), ``degree_mmd, clustering_mmd`` (NaN for a part of a set),
             ``host, code``.
-        instances: A row a graph (or node) of each job that is done: the first nine columns of ``jobs``, then ``graph``
+        instances: A row a graph (or node) of each job that is done: the first ten columns of ``jobs``, then ``graph``
             (its number in the dataset), ``node`` (missing for graph tasks), ``found, true_label, before, after``,
             ``stage``, every metric of :data:`~counteredge.metrics.METRICS` that belongs to a graph, by its name (NaN
             where it has no value), and ``shrunk_ged, shrunk_feature_edits, shrunk_edit_ratio``: sizes once needless
@@ -108,7 +108,8 @@ def collect(results: Iterable[dict[str, Any]]) -> Collected:
         InputError: When there is nothing to lay out, or two rows of one name are of different jobs.
     """
     pd = frames()
-    found = sorted(results, key=lambda r: (r["order"], r["job"]["dataset"], r["job"]["seed"], r["job"]["part"]))
+    by = ("dataset", "seed", "oracle_seed", "part")
+    found = sorted(results, key=lambda r: (r["order"], *(r["job"][k] for k in by)))
     if not found:
         raise InputError("there are no results to report: counteredge bench run SWEEP --out FOLDER makes them")
     _comparable(found)
@@ -150,6 +151,7 @@ def _of_job(result: dict[str, Any]) -> dict[str, Any]:
         "features": _variant(job),
         "method": result["method"],
         "seed": job["seed"],
+        "oracle_seed": job["oracle_seed"],
         "part": job["part"],
     }
 

@@ -188,10 +188,11 @@ class _Drive:
                 futures: dict[Future[str], Job] = {}
                 for job in jobs:
                     future = pool.submit(self.call, job.to_dict(), key=job.key)
-                    futures[future] = job
-                    if self.where.kind == "serial":  # it is over already
+                    if future.done():  # as the serial executor's are: an error ends the sweep before the next job
                         self._ended(future, job)
-                for future in () if self.where.kind == "serial" else as_completed(futures):
+                    else:
+                        futures[future] = job
+                for future in as_completed(futures):
                     self._ended(future, futures[future])
         except BrokenExecutor:
             return True

@@ -7,7 +7,6 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from importlib.resources import files
@@ -21,10 +20,9 @@ from torch import Tensor
 
 import counteredge
 from counteredge.bench.setting import Setting, setting
-from counteredge.bench.spec import RunSpec, answers, explainer_of, space_of
-from counteredge.cache import write_atomic
+from counteredge.bench.spec import RunSpec, answers, explainer_of, fitted, space_of
 from counteredge.decision import Label
-from counteredge.errors import DataError, InputError
+from counteredge.errors import InputError
 from counteredge.explainers import Explainer, Trained, explainer_class, shrink
 from counteredge.metrics import METRICS, Evaluation
 from counteredge.models import RECIPES
@@ -38,14 +36,8 @@ FORMAT, VERSION = "counteredge.job", 1
 NEEDED = ("validity", "ged", "edit_ratio", "feature_edits", "oracle_calls")  # numbers that every answer has
 DRAWABLE = 2000  # nodes, edges and edits of an answer that is kept for pictures
 # what results do not depend on
-APART = {"cli", "cli.py", "report", "testing.py", "draw.py", "__main__.py", "proof.py"}
+APART = {"cli", "report", "testing.py", "draw.py", "__main__.py", "proof.py"}
 OF_RESULTS = {"job.py", "setting.py", "spec.py"}  # of this folder
-TITLES = {
-    "xplore": "XPlore", "irand": "iRand", "cfgnn": "CF-GNNExplainer", "cf2": "CF²", "clear": "CLEAR",
-    "rsggce": "RSGG-CE", "d4explainer": "D4Explainer", "combinex": "COMBINEX", "c2explainer": "C2Explainer",
-    "induce": "InduCE", "meg": "MEG", "greedy": "greedy yardstick", "nearest": "nearest unlike neighbour",
-    "empty_graph": "control: empty graph", "complete_graph": "control: complete graph",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -134,7 +126,8 @@ def title_of(spec: RunSpec) -> str:
         >>> title_of(RunSpec("MUTAG", preset="paper", features="gating", gamma=0.01))
         'XPlore (paper, gating, gamma=0.01)'
     """
-    differs = [] if spec.preset == explainer_class(spec.explainer).modes[0] else [str(spec.preset)]
+    method = explainer_class(spec.explainer)
+    differs = [] if spec.preset == method.modes[0] else [str(spec.preset)]
     if spec.explainer == "xplore" and spec.preset != "minimal":
         differs.append(spec.features or "edges only")
     elif spec.edits != "both":
@@ -142,7 +135,7 @@ def title_of(spec: RunSpec) -> str:
     differs += [v for v in (spec.structural, spec.chemistry) if v]
     differs += [f"gamma={spec.gamma:g}"] if spec.gamma else []
     differs += [f"{k}={v}" for k, v in sorted(spec.options.items())]
-    return TITLES[spec.explainer] + (f" ({', '.join(differs)})" if differs else "")
+    return (method.title or method.__name__) + (f" ({', '.join(differs)})" if differs else "")
 
 
 @lru_cache(maxsize=1)
@@ -239,22 +232,8 @@ def _fitted(
         raise InputError(f"{job.spec.explainer} learns before it explains, which sweeps offer for graph tasks only")
     about = {k: v for k, v in job.to_dict().items() if k not in ("part", "parts", "embedders", "shrink", "keep")}
     name = hashlib.sha256(json.dumps([about, code_version()], sort_keys=True).encode()).hexdigest()[:20]
-    kept = None if fits is None else (Path(fits) / f"{name}.safetensors", Path(fits) / f"{name}.json")
-    if kept is not None:
-        with suppress(DataError, OSError, ValueError):  # none there, or damaged: learnt anew
-            return type(explainer).load(kept[0]), json.loads(kept[1].read_bytes())
-    report = explainer.fit(here.oracle.model, [here.dataset.graphs[i] for i in learnt], edits=space, progress=False)
-    told = {
-        "epochs": report.epochs,
-        "stopped_early": report.stopped_early,
-        "graphs": report.graphs,
-        "calls": report.calls.forward,
-        "seconds": report.seconds,
-    }
-    if kept is not None:
-        explainer.save(kept[0])
-        write_atomic(kept[1], json.dumps(told).encode())
-    return explainer, told
+    file = None if fits is None else Path(fits) / f"{name}.safetensors"
+    return fitted(explainer, here.oracle.model, [here.dataset.graphs[i] for i in learnt], space, file)
 
 
 def _explained(

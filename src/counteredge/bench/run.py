@@ -13,10 +13,9 @@ from typing import Any
 
 import torch
 import torch_geometric
-from torch_geometric.data import Data
 from tqdm import tqdm
 
-from counteredge.bench.spec import RunSpec, answers, explainer_of, space_of
+from counteredge.bench.spec import RunSpec, answers, explainer_of, fitted, space_of
 from counteredge.cache import write_atomic
 from counteredge.datasets import GraphDataset, load
 from counteredge.draw import gallery
@@ -25,7 +24,6 @@ from counteredge.explainers import Trained
 from counteredge.metrics import Evaluation, evaluate
 from counteredge.models import TrainedModel, oracle_for
 from counteredge.results import Counterfactual, read_jsonl, write_jsonl
-from counteredge.space import EditSpace
 
 __all__ = ["RunResult", "run_explain"]
 
@@ -98,7 +96,9 @@ def run_explain(
     space = space_of(spec, whole.schema, explainer)
     if isinstance(explainer, Trained):
         say(f"Fitting {spec.explainer} on {len(learnt)} graphs, or reading it from {folder}")
-        explainer = _fitted(explainer, oracle, learnt, space, folder / "explainer.safetensors", progress)
+        explainer, _ = fitted(
+            explainer, oracle.model, learnt, space, folder / "explainer.safetensors", progress=progress
+        )
     file = folder / "counterfactuals.jsonl"
     done = _finished(file)
     todo = [i for i in range(len(dataset)) if i not in done]
@@ -122,17 +122,6 @@ def run_explain(
     write_atomic(files["summary"], (json.dumps(summary, indent=2) + "\n").encode())
     gallery(cfs, files["gallery"])
     return RunResult(cfs, summary, figures, files, resumed)
-
-
-def _fitted(
-    explainer: Trained, oracle: TrainedModel, learnt: list[Data], space: EditSpace, file: Path, progress: bool
-) -> Trained:
-    """The explainer after its fit, which an earlier run may have done."""
-    if file.exists():
-        return type(explainer).load(file)
-    explainer.fit(oracle.model, learnt, edits=space, progress=progress or False)
-    explainer.save(file)
-    return explainer
 
 
 def _claim(folder: Path, spec: RunSpec) -> None:

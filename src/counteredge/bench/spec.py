@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from torch import nn
 from torch_geometric.data import Data
 
-from counteredge.errors import InputError, unknown
-from counteredge.explainers import Explainer, explainer_class, get_explainer
+from counteredge.cache import write_atomic
+from counteredge.errors import DataError, InputError, unknown
+from counteredge.explainers import Explainer, Trained, explainer_class, get_explainer
 from counteredge.results import Counterfactual
 from counteredge.schema import FeatureSchema
 from counteredge.space import EditSpace
 
-__all__ = ["RunSpec", "answers", "explainer_of", "space_of"]
+__all__ = ["RunSpec", "answers", "explainer_of", "fitted", "space_of"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,42 @@ def space_of(spec: RunSpec, schema: FeatureSchema, explainer: Explainer) -> Edit
     """The edit space that a spec describes, columns meaning what they mean to the explainer."""
     space = replace(EditSpace.of(spec.edits), structural=spec.structural, chemistry=spec.chemistry, gamma=spec.gamma)
     return replace(space, schema=schema.as_numbers() if explainer.plain_numbers else schema)
+
+
+def fitted(
+    explainer: Trained,
+    model: nn.Module,
+    graphs: Sequence[Data],
+    space: EditSpace,
+    file: Path | None,
+    *,
+    progress: bool = False,
+) -> tuple[Trained, dict[str, Any]]:
+    """An explainer after it has learnt, and what that took; read from files where an earlier call left them.
+
+    Args:
+        explainer: That learns.
+        model: The oracle.
+        graphs: To learn from.
+        space: What may change.
+        file: Where it is kept, with a ``.json`` beside; damaged files are learnt anew. Nowhere when ``None``.
+        progress: Show a bar.
+    """
+    if file is not None:
+        with suppress(DataError, OSError, ValueError):
+            return type(explainer).load(file), json.loads(file.with_suffix(".json").read_bytes())
+    report = explainer.fit(model, graphs, edits=space, progress=progress)
+    told = {
+        "epochs": report.epochs,
+        "stopped_early": report.stopped_early,
+        "graphs": report.graphs,
+        "calls": report.calls.forward,
+        "seconds": report.seconds,
+    }
+    if file is not None:
+        explainer.save(file)
+        write_atomic(file.with_suffix(".json"), json.dumps(told).encode())
+    return explainer, told
 
 
 def answers(

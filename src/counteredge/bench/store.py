@@ -27,12 +27,14 @@ class Claim:
     """A job that some process says it is working on: advice to others, no lock.
 
     Attributes:
+        path: Its file.
         key: Of the job.
         host: Where.
         pid: Which process.
         age: Seconds since its last sign of life.
     """
 
+    path: Path
     key: str
     host: str
     pid: int
@@ -104,11 +106,25 @@ class Store:
 
     def has(self, key: str) -> bool:
         """Whether a job has a result, be it an error; a damaged file is none."""
-        return self.path(key).exists() and self._read(self.path(key)) is not None
+        return self.read(key) is not None
 
     def read(self, key: str) -> dict[str, Any] | None:
-        """The result of a job, ``None`` where there is none."""
-        return self._read(self.path(key))
+        """The result of a job, ``None`` where there is none.
+
+        Raises:
+            DataError: When a later version wrote it.
+        """
+        path = self.path(key)
+        try:
+            value = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            return None
+        fits = isinstance(value, dict) and value.get("format") == FORMAT and value.get("key") == key
+        if not fits or not isinstance(value.get("version"), int):
+            return None
+        if value["version"] > VERSION:
+            raise DataError(f"{path} was written by a later version of counteredge: update it")
+        return value if value.get("status") in ("done", "failed") else None
 
     def write(self, key: str, result: dict[str, Any]) -> None:
         """Keep the result of a job.
@@ -124,18 +140,6 @@ class Store:
     def forget(self, key: str) -> None:
         """Drop a result, for another try."""
         self.path(key).unlink(missing_ok=True)
-
-    def _read(self, path: Path) -> dict[str, Any] | None:
-        try:
-            value = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            return None
-        fits = isinstance(value, dict) and value.get("format") == FORMAT and value.get("key") == path.stem
-        if not fits or not isinstance(value.get("version"), int):
-            return None
-        if value["version"] > VERSION:
-            raise DataError(f"{path} was written by a later version of counteredge: update it")
-        return value if value.get("status") in ("done", "failed") else None
 
     # -- sweeps ------------------------------------------------------------------------------------------------------
 
@@ -220,14 +224,14 @@ class Store:
             name, _, rest = path.name.partition(".")
             host, _, pid = rest.rpartition(".")
             with suppress(OSError, ValueError):
-                found.append(Claim(name, host, int(pid), time.time() - path.stat().st_mtime))
+                found.append(Claim(path, name, host, int(pid), time.time() - path.stat().st_mtime))
         return found
 
     def sweep_claims(self) -> None:
         """Remove the claims of processes that are gone."""
         for claim in self.claimed():
             if not claim.alive:
-                (self.claims / f"{claim.key}.{claim.host}.{claim.pid}").unlink(missing_ok=True)
+                claim.path.unlink(missing_ok=True)
 
 
 def _lives(pid: int) -> bool:

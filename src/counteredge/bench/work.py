@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -24,6 +25,7 @@ from counteredge.errors import CapabilityError, StoreError
 __all__ = ["JobTimeout", "become_worker", "execute", "failure"]
 
 ONE = threading.Lock()  # jobs of one process share their oracle: one at a time, however many threads a worker has
+OF_DISKS = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG)  # full, or not to be written to
 BEAT = 5.0  # seconds between signs of life
 GRACE = 10.0  # seconds that a job has to end after its time is over
 STUCK = 75  # exit status of a worker that ends itself because its job does not
@@ -110,15 +112,12 @@ def _executed(
                         **run_job(made, data_root=data_root, fits=store.fits),
                     }
                     result["timings"] |= _whereabouts(time.perf_counter() - began)
-            except (StoreError, OSError) as e:
-                if isinstance(e, StoreError):
-                    raise
-                if _of_disk(e):
-                    raise StoreError(
-                        f"{e.filename or 'a file'} cannot be written: {e.strerror}. Make room and start again"
-                    ) from e
-                result = failure(made, e, time.perf_counter() - began)
+            except StoreError:
+                raise
             except Exception as e:  # whatever went wrong is this job's result, the others go on
+                if isinstance(e, OSError) and e.errno in OF_DISKS:
+                    told = f"{e.filename or 'a file'} cannot be written: {e.strerror}. Make room and start again"
+                    raise StoreError(told) from e
                 result = failure(made, e, time.perf_counter() - began)
         if result["status"] == "failed":
             setting.cache_clear()  # an interruption may have come while the oracle's weights were swapped
@@ -164,12 +163,6 @@ def _whereabouts(seconds: float) -> dict[str, Any]:
 
 def _too_long(timeout: float | None) -> str:
     return f"it took longer than the {timeout:g} seconds that a job may take (timeout= of the sweep)"
-
-
-def _of_disk(error: OSError) -> bool:
-    import errno
-
-    return error.errno in (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager

@@ -48,6 +48,8 @@ class Explainer:
     """
 
     name: ClassVar[str] = ""
+    title: ClassVar[str] = ""  # what tables call it; the class's own name when empty
+    control: ClassVar[bool] = False  # whether it edits without any search, to show what a figure says of that
     modes: ClassVar[tuple[str, ...]] = ("paper",)
     takes_references: bool = False
     needs_references: bool = False

@@ -56,6 +56,7 @@ class CF2(Explainer):
     """
 
     name: ClassVar[str] = "cf2"
+    title: ClassVar[str] = "CF²"
     modes: ClassVar[tuple[str, ...]] = ("paper", "reference", "improved", "legacy_gretel")
     needs_gradients = True
 

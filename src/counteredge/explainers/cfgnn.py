@@ -54,6 +54,7 @@ class CFGNNExplainer(Explainer):
     """
 
     name: ClassVar[str] = "cfgnn"
+    title: ClassVar[str] = "CF-GNNExplainer"
     modes: ClassVar[tuple[str, ...]] = ("paper", "reference", "improved", "legacy_gretel")
     needs_gradients = True
 

@@ -18,6 +18,7 @@ __all__ = ["CompleteGraph", "EmptyGraph"]
 class _Constant(Explainer):
     """Proposes one graph for each, whatever the model says."""
 
+    control: ClassVar[bool] = True
     kept: ClassVar[float] = 0.0  # what every pair that may change becomes
 
     def _space(self, space: EditSpace) -> EditSpace:
@@ -66,6 +67,7 @@ class EmptyGraph(_Constant):
     """
 
     name: ClassVar[str] = "empty_graph"
+    title: ClassVar[str] = "control: empty graph"
 
 
 class CompleteGraph(_Constant):
@@ -89,4 +91,5 @@ class CompleteGraph(_Constant):
     """
 
     name: ClassVar[str] = "complete_graph"
+    title: ClassVar[str] = "control: complete graph"
     kept: ClassVar[float] = 1.0

@@ -63,6 +63,7 @@ class Greedy(Explainer):
     """
 
     name: ClassVar[str] = "greedy"
+    title: ClassVar[str] = "greedy yardstick"
 
     def __init__(
         self,

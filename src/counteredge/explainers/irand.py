@@ -60,6 +60,7 @@ class IRand(Explainer):
     """
 
     name: ClassVar[str] = "irand"
+    title: ClassVar[str] = "iRand"
     modes: ClassVar[tuple[str, ...]] = ("paper", "improved", "legacy_gretel")
 
     def __init__(

@@ -59,6 +59,7 @@ class Nearest(Explainer):
     """
 
     name: ClassVar[str] = "nearest"
+    title: ClassVar[str] = "nearest unlike neighbour"
     takes_references = needs_references = True
 
     def __init__(

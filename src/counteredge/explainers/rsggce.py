@@ -115,6 +115,7 @@ class RSGGCE(Trained):
     """
 
     name: ClassVar[str] = "rsggce"
+    title: ClassVar[str] = "RSGG-CE"
     own: ClassVar[tuple[str, ...]] = (
         "epochs", "lr", "batch_size", "steps_per_epoch", "optimizer", "booster", "start", "discriminator",
         "direction", "gan_loss", "steps", "walks", "legacy_halving", "keep_features", "symmetric", "p",

@@ -151,13 +151,16 @@ def marked(cells: Sequence[Cell], column: Column, competing: Sequence[bool], *, 
     return [replace(c, mark=marks.get(v, "") if v is not None else "") for c, v in zip(cells, shown, strict=True)]
 
 
-def ranked(rows: Sequence[Sequence[Cell]], columns: Sequence[Column], competing: Sequence[bool]) -> list[list[Cell]]:
+def ranked(
+    rows: Sequence[Sequence[Cell]], columns: Sequence[Column], competing: Sequence[bool], *, second: bool = True
+) -> list[list[Cell]]:
     """Mark the best and the second best of each numeric column.
 
     Args:
         rows: As many cells each as there are columns.
         columns: Those with a direction are ranked.
         competing: Which rows take part.
+        second: Whether the second best are marked.
 
     Returns:
         The rows, in the same order.
@@ -166,7 +169,7 @@ def ranked(rows: Sequence[Sequence[Cell]], columns: Sequence[Column], competing:
         return []
     down = []
     for cells, column in zip(zip(*rows, strict=True), columns, strict=True):
-        down.append(marked(cells, column, competing) if column.numeric else cells)
+        down.append(marked(cells, column, competing, second=second) if column.numeric else cells)
     return [list(cells) for cells in zip(*down, strict=True)]
 
 

@@ -23,7 +23,7 @@ ALL, MEAN = "all", "mean over classes"
 Place = tuple[int, int, str, int]  # seed, graph and node of an instance; how many of the same came before it
 
 
-def paired_table(collected: Collected | Pool) -> list[Table]:
+def paired_table(collected: Collected) -> list[Table]:
     """Validity within 1, 2, 5 and 10 edits, and mean edits over the graphs that all methods solve; a table a dataset.
 
     Edits are those of edges and of features. Controls do not choose the graphs of the mean, nor do methods that
@@ -33,7 +33,7 @@ def paired_table(collected: Collected | Pool) -> list[Table]:
         collected: Results of sweeps.
     """
     pool = Pool.of(collected)
-    return [_paired(pool, d) for d in pool.datasets]
+    return [_paired(pool, d) for d in pool.answered]
 
 
 def _paired(pool: Pool, dataset: str) -> Table:
@@ -92,7 +92,7 @@ def _edits(rows: pd.DataFrame) -> dict[Place, float]:
     return found
 
 
-def node_table(collected: Collected | Pool) -> list[Table]:
+def node_table(collected: Collected) -> list[Table]:
     """Node tasks: a table a dataset, over all nodes, class by class, and the mean over the classes.
 
     A class is what the model says before. The mean over the classes weighs each the same, however many nodes it has; a
@@ -102,7 +102,7 @@ def node_table(collected: Collected | Pool) -> list[Table]:
         collected: Results of sweeps.
     """
     pool = Pool.of(collected)
-    return [t for d in pool.datasets if (t := _of_nodes(pool, d)) is not None]
+    return [t for d in pool.answered if (t := _of_nodes(pool, d)) is not None]
 
 
 def _of_nodes(pool: Pool, dataset: str) -> Table | None:

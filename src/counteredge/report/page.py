@@ -11,44 +11,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from counteredge import draw
 from counteredge.bench.collect import Collected, Kept
 from counteredge.cache import write_atomic
 from counteredge.errors import CapabilityError, InputError
-from counteredge.metrics import METRICS, aggregate
 from counteredge.report import shapes
-from counteredge.report.cells import DASH, Cell, Column, Row, Table, Unit, marked, number_text
-from counteredge.report.published import paper_value
+from counteredge.report.cells import DASH, Cell, Column, Row, Table, number_text, ranked
+from counteredge.report.pooled import Method, Pool, column
 from counteredge.results import Counterfactual
 
 if TYPE_CHECKING:
-    import pandas as pd
     from jinja2 import Environment
     from matplotlib.figure import Figure
 
     Picture = tuple[str, Figure | str | Path] | str | Path
 
-__all__ = ["CONTROLS", "GRAPHS", "LINES", "write_page"]
+__all__ = ["GRAPHS", "LINES", "write_page"]
 
-CONTROLS = ("empty_graph", "complete_graph")  # explainers that only show what a metric says of an absurd answer
 GRAPHS = 6  # of the gallery, a dataset and method
 LINES = 200  # edits listed of one answer
-ROUNDS = 1000  # bootstrap samples behind an interval
 PNG = b"\x89PNG\r\n\x1a\n"
-# name in the tables of instances, title, unit
-SHOWN: tuple[tuple[str, str, Unit], ...] = (
-    ("validity", "Validity (%)", "percent"),
-    ("fidelity", "Fidelity", "ratio"),
-    ("edit_ratio", "Edit ratio", "ratio"),
-    ("ged", "GED", "count"),
-    ("feature_edits", "Feature edits", "count"),
-    ("shrunk_edit_ratio", "Edit ratio, shrunk", "ratio"),
-    ("cosine_similarity", "CS", "ratio"),
-    ("calls_forward", "Oracle calls", "count"),
-    ("runtime", "Runtime (s)", "seconds"),
-)
+SHOWN = (
+    "validity", "fidelity", "edit_ratio", "ged", "feature_edits", "shrunk_edit_ratio", "cosine_similarity",
+    "calls_forward", "runtime",
+)  # fmt: skip
 NOTE = (
     "A row is a method on a dataset, a figure the mean over its graphs; sizes, similarity and runtime are means over "
     "the counterfactuals found, so a method that finds few is judged by those alone. Brackets hold 95 % bootstrap "
@@ -99,7 +85,7 @@ def write_page(
         style_hash=_hash(environment, "page.css.j2", looks),
         script_hash=_hash(environment, "page.js.j2", looks),
         facts=_facts(collected),
-        results=_results(collected),
+        results=_results(Pool.of(collected)),
         tables=list(tables or ()),
         failures=collected.jobs[collected.jobs["status"] != "done"].to_dict("records"),
         figures=[_embedded(f) for f in figures or ()],
@@ -163,42 +149,33 @@ def _facts(collected: Collected) -> list[tuple[str, str]]:
 # -- the main table ----------------------------------------------------------------------------------------------------
 
 
-def _results(collected: Collected) -> Table:
+def _results(pool: Pool) -> Table:
     columns = (
         Column("dataset", "Dataset"),
         Column("method", "Method"),
         Column("graphs", "Graphs", "whole"),
-        *(Column(name, head, unit, METRICS[name.removeprefix("shrunk_")].direction) for name, head, unit in SHOWN),
+        *(column(name) for name in SHOWN),
     )
-    measured = {key: rows for key, rows in collected.instances.groupby(["dataset", "method"], sort=False)}
-    jobs = {key: rows for key, rows in collected.jobs.groupby(["dataset", "method"], sort=False)}
     rows: list[Row] = []
-    for dataset in collected.datasets:
-        of = [(jobs[dataset, m], measured.get((dataset, m))) for m in collected.methods if (dataset, m) in jobs]
-        block = [_row(*pair) for pair in of]
-        for k in range(3, len(columns)):
-            cells = marked([r.cells[k] for r in block], columns[k], [not r.control for r in block], second=False)
-            block = [Row((*r.cells[:k], c, *r.cells[k + 1 :]), r.control) for r, c in zip(block, cells, strict=True)]
-        rows += block
+    for dataset in pool.datasets:
+        methods = pool.methods_on(dataset)
+        block = ranked(
+            [_row(pool, dataset, m) for m in methods],
+            columns,
+            [pool.competes(dataset, m) for m in methods],
+            second=False,
+        )
+        rows += [Row(tuple(cells), m.control) for cells, m in zip(block, methods, strict=True)]
     return Table("results", "Results", NOTE, columns, tuple(rows))
 
 
-def _row(jobs: pd.DataFrame, instances: pd.DataFrame | None) -> Row:
-    job = jobs.iloc[0]
-    partial = bool((jobs["status"] != "done").any())
-    count = 0 if instances is None else len(instances)
-    cells = [Cell(str(job["dataset"])), Cell(str(job["method"]), partial=partial), Cell(count, partial=partial)]
-    for name, _, _ in SHOWN:
-        paper = paper_value(job["explainer"], job["preset"], job["features"], job["dataset"], name)
-        if instances is None or name not in instances:
-            cells.append(Cell(paper=paper, partial=partial))
-            continue
-        values = torch.tensor(instances[name].to_numpy(dtype=float, na_value=float("nan")), dtype=torch.float64)
-        # only validity shows its interval; means need no draws
-        a = aggregate(values, rounds=ROUNDS if name == "validity" else 1)
-        cell = Cell(a.mean if a.count else None, paper=paper, count=a.count, partial=partial)
-        cells.append(replace(cell, low=a.low, high=a.high) if name == "validity" and a.count else cell)
-    return Row(tuple(cells), control=job["explainer"] in CONTROLS)
+def _row(pool: Pool, dataset: str, method: Method) -> list[Cell]:
+    failed = pool.failed(dataset, method)
+    count = Cell(len(pool.rows(dataset, method)), partial=failed)
+    cells = [pool.cell(dataset, method, name) for name in SHOWN]
+    # room for one interval: that of validity
+    plain = [replace(c, std=None, low=None, high=None) for c in cells[1:]]
+    return [Cell(dataset), Cell(method.name, partial=failed), count, replace(cells[0], std=None), *plain]
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ ROWS = (
 )  # fmt: skip
 
 
-def paper_table_rows(collected: Collected | Pool, *, timings: bool = True) -> pd.DataFrame:
+def paper_table_rows(collected: Collected, *, timings: bool = True) -> pd.DataFrame:
     """Our figures with their 95 % intervals beside the paper's, in long form.
 
     ``preset`` tells methods apart: it is the preset or mode, followed by the variant of XPlore's features (``"paper
@@ -37,9 +37,9 @@ def paper_table_rows(collected: Collected | Pool, *, timings: bool = True) -> pd
         mean is over: for sizes and similarities those with a counterfactual, 0 where there is no figure, which is NaN.
     """
     pool = Pool.of(collected)
-    labels = _labels(pool.methods)
+    labels = _labels(pool.ordered)
     rows = []
-    for dataset in pool.collected.datasets:
+    for dataset in pool.datasets:
         for m in pool.methods_on(dataset):
             for metric in ROWS:
                 if metric == "runtime" and not timings:

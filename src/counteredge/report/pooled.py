@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from counteredge.bench.collect import Collected
+from counteredge.explainers import EXPLAINERS
 from counteredge.metrics import METRICS, Aggregate, aggregate
 from counteredge.report.cells import Cell, Column, Unit
 from counteredge.report.published import paper_value
@@ -17,9 +18,8 @@ from counteredge.report.published import paper_value
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CONTROLS", "Method", "Pool", "column", "mean_cell"]
+__all__ = ["Method", "Pool", "column", "mean_cell"]
 
-CONTROLS = ("empty_graph", "complete_graph")
 UNITS: dict[str, Unit] = {
     "validity": "percent", "ged": "count", "feature_edits": "count", "calls_forward": "count",
     "calls_backward": "count", "calls_to_first_valid": "count", "runtime": "seconds",
@@ -49,28 +49,31 @@ class Method:
     @property
     def control(self) -> bool:
         """Whether it edits without any search, and so can be neither best nor second best."""
-        return self.explainer in CONTROLS
+        return self.explainer in EXPLAINERS and EXPLAINERS[self.explainer].control
 
     def paper(self, dataset: str, metric: str, *, table: str | None = None) -> float | None:
         """See :func:`~counteredge.report.published.paper_value`."""
         return paper_value(self.explainer, self.preset, self.features, dataset, metric, table=table)
 
 
-class Pool:
-    """Instances of all seeds and parts of a dataset and a method, pooled.
+class Pool(Collected):
+    """What was collected, with the instances of all seeds and parts of a dataset and a method pooled.
+
+    Its figures are computed once: the tables do not change after.
 
     Args:
         collected: Results of sweeps.
     """
 
     def __init__(self, collected: Collected) -> None:
-        self.collected = collected
+        super().__init__(collected.jobs, collected.instances, collected.answers)
         jobs = collected.jobs
         first = jobs.drop_duplicates("method").set_index("method")
         every = [
             Method(m, *(str(first.at[m, k]) for k in ("explainer", "preset", "features"))) for m in collected.methods
         ]
-        self.methods = [m for m in every if not m.control] + [m for m in every if m.control]
+        self.ordered = [m for m in every if not m.control] + [m for m in every if m.control]
+        self.method = {m.name: m for m in every}
         # by graph, so that a set explained in parts gives the bytes of the same set explained at once
         by = [k for k in ("seed", "graph", "node") if k in collected.instances]
         rows = collected.instances.sort_values(by, key=_sortable, kind="stable")
@@ -80,20 +83,20 @@ class Pool:
         self._failed = set(zip(failed["dataset"], failed["method"], strict=True))
         self._figures: dict[tuple[str, str, str], Aggregate] = {}
 
-    @classmethod
-    def of(cls, collected: Collected | Pool) -> Pool:
-        """A pool as it is, results as a new one."""
-        return collected if isinstance(collected, Pool) else cls(collected)
+    @staticmethod
+    def of(collected: Collected) -> Pool:
+        """A pool as it is, so that the tables, figures and page of one report share theirs; else a new one."""
+        return collected if isinstance(collected, Pool) else Pool(collected)
 
     @property
-    def datasets(self) -> list[str]:
-        """Those with at least one instance, in the order in which jobs come."""
-        answered = {d for d, _ in self._rows}
-        return [d for d in self.collected.datasets if d in answered]
+    def answered(self) -> list[str]:
+        """Datasets with at least one instance, in the order in which jobs come."""
+        some = {d for d, _ in self._rows}
+        return [d for d in self.datasets if d in some]
 
     def methods_on(self, dataset: str) -> list[Method]:
         """Methods with a job on a dataset, failed ones too; controls last."""
-        return [m for m in self.methods if (dataset, m.name) in self._asked]
+        return [m for m in self.ordered if (dataset, m.name) in self._asked]
 
     def has(self, dataset: str, method: Method | str) -> bool:
         """Whether there are instances."""
@@ -102,7 +105,7 @@ class Pool:
     def rows(self, dataset: str, method: Method | str) -> pd.DataFrame:
         """Instances; none where every job failed."""
         found = self._rows.get((dataset, _name(method)))
-        return self.collected.instances.iloc[:0] if found is None else found
+        return self.instances.iloc[:0] if found is None else found
 
     def column(self, dataset: str, method: Method | str, name: str) -> list[Any]:
         """One column of the instances; empty where there is none."""
@@ -118,9 +121,13 @@ class Pool:
         """Whether a method can win on a dataset: no control, and it found something there."""
         return not method.control and bool(self.rows(dataset, method)["found"].astype(bool).any())
 
+    def failed(self, dataset: str, method: Method) -> bool:
+        """Whether some jobs of a method failed on a dataset."""
+        return (dataset, method.name) in self._failed
+
     def partial(self, dataset: str, method: Method) -> bool:
-        """Whether some jobs of a method failed on a dataset and others did not."""
-        return (dataset, method.name) in self._failed and (dataset, method.name) in self._rows
+        """Whether some did and others did not."""
+        return self.failed(dataset, method) and self.has(dataset, method)
 
     def figure(self, dataset: str, method: Method | str, metric: str) -> Aggregate:
         """Mean, spread and interval of a metric over all instances that have it."""

@@ -41,23 +41,23 @@ EXTENDED = (
 PAPER_VARIANTS = {"edges only": "", "gating": "gating", "freedom": "freedom"}
 
 
-def main_table(collected: Collected | Pool) -> list[Table]:
+def main_table(collected: Collected) -> list[Table]:
     """Validity and fidelity of every method on every dataset, the paper's main table: a table each.
 
     Args:
         collected: Results of sweeps.
     """
     pool = Pool.of(collected)
-    return [_across_datasets(pool, m) for m in ("validity", "fidelity")] if pool.datasets else []
+    return [_across_datasets(pool, m) for m in ("validity", "fidelity")] if pool.answered else []
 
 
 def _across_datasets(pool: Pool, metric: str) -> Table:
-    datasets, of = pool.collected.datasets, column(metric)
+    datasets, of = pool.datasets, column(metric)
     down = []  # the cells of a dataset
     for d in datasets:
-        cells = [pool.cell(d, m, metric) for m in pool.methods]
-        down.append(marked(cells, of, [pool.competes(d, m) for m in pool.methods]))
-    rows = [Row((Cell(m.name), *(cells[k] for cells in down)), m.control) for k, m in enumerate(pool.methods)]
+        cells = [pool.cell(d, m, metric) for m in pool.ordered]
+        down.append(marked(cells, of, [pool.competes(d, m) for m in pool.ordered]))
+    rows = [Row((Cell(m.name), *(cells[k] for cells in down)), m.control) for k, m in enumerate(pool.ordered)]
     # the arrow stands in the title: columns are datasets
     columns = (METHOD, *(Column(d, d, of.unit) for d in datasets))
     caption = "Means over all graphs; a graph without a counterfactual counts as 0."
@@ -66,7 +66,7 @@ def _across_datasets(pool: Pool, metric: str) -> Table:
     )
 
 
-def extended_tables(collected: Collected | Pool, *, timings: bool = True) -> list[Table]:
+def extended_tables(collected: Collected, *, timings: bool = True) -> list[Table]:
     """Every metric of every method, a table a dataset: the paper's extended table.
 
     Args:
@@ -74,7 +74,7 @@ def extended_tables(collected: Collected | Pool, *, timings: bool = True) -> lis
         timings: Whether seconds are shown: they differ between two runs of the same sweep.
     """
     pool = Pool.of(collected)
-    return [_extended(pool, d, [m for m in EXTENDED if timings or m != "runtime"]) for d in pool.datasets]
+    return [_extended(pool, d, [m for m in EXTENDED if timings or m != "runtime"]) for d in pool.answered]
 
 
 def _extended(pool: Pool, dataset: str, metrics: Sequence[str]) -> Table:
@@ -107,7 +107,7 @@ def _disagreement(dataset: str, methods: Sequence[Method]) -> str:
     )
 
 
-def ablation_table(collected: Collected | Pool) -> list[Table]:
+def ablation_table(collected: Collected) -> list[Table]:
     """Validity of the variants of XPlore's preset ``paper``, of ``minimal`` and of CF-GNNExplainer, a row a dataset.
 
     The paper's figures are those of its ablation; that of ``minimal`` is its main table's XPlore. Where a sweep has
@@ -118,7 +118,7 @@ def ablation_table(collected: Collected | Pool) -> list[Table]:
     """
     pool = Pool.of(collected)
     variants = [(title, _first(pool, "xplore", "paper", f), "ablation") for title, f in PAPER_VARIANTS.items()]
-    if not any(m and any(len(pool.rows(d, m)) for d in pool.datasets) for _, m, _ in variants):
+    if not any(m and any(len(pool.rows(d, m)) for d in pool.answered) for _, m, _ in variants):
         return []
     chosen = [
         *variants,
@@ -127,7 +127,7 @@ def ablation_table(collected: Collected | Pool) -> list[Table]:
     ]
     of = column("validity")
     rows = []
-    for d in pool.datasets:
+    for d in pool.answered:
         cells = [pool.cell(d, m, "validity", table=table) if m else Cell() for _, m, table in chosen]
         competing = [m is not None and pool.competes(d, m) for _, m, _ in chosen]
         if any(c.value is not None for c in cells):
@@ -145,16 +145,16 @@ def ablation_table(collected: Collected | Pool) -> list[Table]:
 
 def _first(pool: Pool, explainer: str, preset: str, features: str) -> Method | None:
     wanted = (explainer, preset, features)
-    return next((m for m in pool.methods if (m.explainer, m.preset, m.features) == wanted), None)
+    return next((m for m in pool.ordered if (m.explainer, m.preset, m.features) == wanted), None)
 
 
-def failures_table(collected: Collected | Pool) -> list[Table]:
+def failures_table(collected: Collected) -> list[Table]:
     """Jobs that failed, and why.
 
     Args:
         collected: Results of sweeps.
     """
-    jobs = Pool.of(collected).collected.jobs
+    jobs = collected.jobs
     failed = jobs[jobs["status"] == "failed"]
     if failed.empty:
         return []
@@ -193,7 +193,7 @@ def write_tables(
     for name in wanted:
         if name not in RENDERERS:
             raise unknown("format of tables", name, FORMATS)
-    pool, out = Pool(collected), Path(folder) / "tables"
+    pool, out = Pool.of(collected), Path(folder) / "tables"
     out.mkdir(parents=True, exist_ok=True)
     kinds: dict[str, Callable[[], list[Table]]] = {
         "main": lambda: main_table(pool),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from torch_geometric.data import Data
@@ -12,6 +13,7 @@ from counteredge.datasets import load
 from counteredge.errors import CapabilityError, DataError, StoreError, unknown
 from counteredge.report.figures import FIGURES, write_figures
 from counteredge.report.page import write_page
+from counteredge.report.pooled import Pool
 from counteredge.report.tables import failures_table, main_table, paired_table, write_tables
 
 __all__ = ["FORMATS", "write_report"]
@@ -55,49 +57,43 @@ def write_report(
             raise unknown("format", name, FORMATS)
     say(f"Reading {folder}")
     store = Store(folder)
-    collected = collect(store.results())
-    target = Path(out)
-    try:
+    collected = Pool(collect(store.results()))
+    target, written = Path(out), []
+    with _told_of_disks(target):
         target.mkdir(parents=True, exist_ok=True)
-        return _written(collected, target, formats, timings, data_root, say, store.title, progress)
+        if "parquet" in formats:
+            written += collected.save(target)
+        chosen = [f for f in TABLES if f in formats]
+        if chosen:
+            say("Tables")
+            written += write_tables(collected, target, chosen, timings=timings)
+        pictures: list[Path] = []
+        if "figures" in formats or "html" in formats:
+            say("Figures")
+            kinds = ("png", "pdf") if "figures" in formats else ("png",)
+            originals = _originals(collected, data_root, say)
+            pictures = write_figures(collected, target, formats=kinds, graphs=originals, progress=progress)
+            written += pictures
+        if "html" in formats:
+            say("Page")
+            written.append(_page(collected, target / "report.html", store.title or "Results", pictures))
+    return written
+
+
+@contextmanager
+def _told_of_disks(target: Path) -> Iterator[None]:
+    """Errors of the disk in words."""
+    try:
+        yield
     except OSError as e:
         raise StoreError(f"the report cannot be written to {target}: {e.strerror or e}") from e
 
 
-def _written(
-    collected: Collected,
-    target: Path,
-    formats: Sequence[str],
-    timings: bool,
-    data_root: str | Path | None,
-    say: Callable[[str], None],
-    title: str,
-    progress: bool | None,
-) -> list[Path]:
-    written: list[Path] = []
-    if "parquet" in formats:
-        written += collected.save(target)
-    chosen = [f for f in TABLES if f in formats]
-    if chosen:
-        say("Tables")
-        written += write_tables(collected, target, chosen, timings=timings)
-    pictures: list[Path] = []
-    if "figures" in formats or "html" in formats:
-        say("Figures")
-        kinds = ("png", "pdf") if "figures" in formats else ("png",)
-        originals = _originals(collected, data_root, say)
-        pictures = write_figures(collected, target, formats=kinds, graphs=originals, progress=progress)
-        written += pictures
-    if "html" in formats:
-        say("Page")
-        tables = [*main_table(collected), *paired_table(collected), *failures_table(collected)]
-        # its gallery shows cases one by one; a picture of each dataset's would make it as large again
-        shown = [p for p in pictures if p.suffix == ".png" and not p.name.startswith(("cases-", "embedder_heatmap-"))]
-        told = [(_caption(p.stem), p) for p in shown]
-        written.append(
-            write_page(collected, target / "report.html", title=title or "Results", figures=told, tables=tables)
-        )
-    return written
+def _page(collected: Collected, path: Path, title: str, pictures: Sequence[Path]) -> Path:
+    tables = [*main_table(collected), *paired_table(collected), *failures_table(collected)]
+    # its gallery shows cases one by one; a picture of each dataset's would make it as large again
+    shown = [p for p in pictures if p.suffix == ".png" and not p.name.startswith(("cases-", "embedder_heatmap-"))]
+    return write_page(collected, path, title=title, figures=[(_caption(p.stem), p) for p in shown], tables=tables)
 
 
 def _caption(name: str) -> str:

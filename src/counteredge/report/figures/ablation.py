@@ -125,16 +125,13 @@ def variant_ablation(
     Raises:
         NothingToDraw: When there are fewer than two such methods, or no results of them.
     """
-    from counteredge.report.published import paper_value
-
-    heads = collected.jobs.drop_duplicates("method").set_index("method")
-    kinds = {m: tuple(str(heads.loc[m, k]) for k in ("explainer", "preset", "features")) for m in collected.methods}
+    pool = Pool.of(collected)
+    kinds = {name: (m.explainer, m.preset, m.features) for name, m in pool.method.items()}
     if methods is None:
         firsts = [next((m for m in collected.methods if kinds[m] == kind), None) for kind in VARIANTS]
         columns = [m for m in firsts if m is not None]
     else:
         columns = known_methods(collected, methods)
-    pool = Pool.of(collected)
     known = known_datasets(collected, datasets)
     rows = [d for d in known if datasets is not None or any(pool.has(d, m) for m in columns)]
     if len(columns) < 2 or not rows:
@@ -145,7 +142,7 @@ def variant_ablation(
         if not f.count:
             continue
         best = max(table[d, o].mean for o in columns if table[d, o].count)
-        paper = paper_value(kinds[m][0], kinds[m][1], kinds[m][2], d, "validity")
+        paper = pool.method[m].paper(d, "validity")
         text = f"{100 * f.mean:.1f}" + ("" if paper is None else f"\n({100 * paper:.1f})")
         squares[d, m] = Square(f.mean, text, bold=math.isclose(f.mean, best))
     labels = {d: f"{d}\n{count_text(table[d, m].count for m in columns)}" for d in rows}

@@ -128,7 +128,7 @@ def node_bars(collected: Collected, *, datasets: Sequence[str] | None = None) ->
         NothingToDraw: When there is no result of a node task.
     """
     pool, chosen = Pool.of(collected), _of_task(collected, datasets, nodes=True)
-    rows = [Row(_axis(name), chosen, _means(collected, pool, name, chosen)) for name in ("validity", "fidelity")]
+    rows = [Row(_axis(name), chosen, _means(pool, name, chosen)) for name in ("validity", "fidelity")]
     return _figure(collected, rows, [INTERVAL, NOT_THERE, "n: nodes."])
 
 
@@ -176,23 +176,17 @@ def node_class_bars(
 
 def _shares(collected: Collected, metric: str, datasets: Sequence[str] | None) -> Figure:
     chosen = _of_task(collected, datasets, nodes=False)
-    bars = _means(collected, Pool.of(collected), metric, chosen, paper=True)
+    bars = _means(Pool.of(collected), metric, chosen, paper=True)
     return _figure(collected, [Row(_axis(metric), chosen, bars)], [INTERVAL, NOT_THERE, "n: graphs."])
 
 
-def _means(
-    collected: Collected, pool: Pool, metric: str, datasets: Sequence[str], *, paper: bool = False
-) -> dict[tuple[str, str], Bar]:
+def _means(pool: Pool, metric: str, datasets: Sequence[str], *, paper: bool = False) -> dict[tuple[str, str], Bar]:
     """The mean of each dataset and method with its interval."""
-    from counteredge.report.published import paper_value
-
-    heads = collected.jobs.drop_duplicates("method").set_index("method")
     bars = {}
-    for m in collected.methods:
-        explainer, preset, features = (str(heads.loc[m, k]) for k in ("explainer", "preset", "features"))
+    for m, method in pool.method.items():
         for d in datasets:
-            f = pool.figure(d, m, metric)
-            known = paper_value(explainer, preset, features, d, metric) if paper else None
+            f = pool.figure(d, method, metric)
+            known = method.paper(d, metric) if paper else None
             if f.count:
                 bars[d, m] = Bar(f.mean, f.low, f.high, f.count, known)
             elif known is not None:

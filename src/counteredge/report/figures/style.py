@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from counteredge.draw import new_figure, plain_text
 from counteredge.errors import InputError
+from counteredge.report.pooled import Pool
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,12 +123,11 @@ def styles(collected: Collected) -> dict[str, Style]:
     It follows from explainer, mode and variant alone, so that a method looks the same in every report. Only methods
     that differ in further options, and explainers that are not the package's own, are told apart by their order.
     """
-    rows = collected.jobs.drop_duplicates("method").set_index("method")
     found: dict[str, Style] = {}
     seen: dict[tuple[str, str, str], int] = {}
     strangers: dict[str, int] = {}
-    for method in collected.methods:
-        explainer, preset, features = (str(rows.loc[method, k]) for k in ("explainer", "preset", "features"))
+    for method, m in Pool.of(collected).method.items():
+        explainer, preset, features = m.explainer, m.preset, m.features
         again = seen.get((explainer, preset, features), 0)
         seen[explainer, preset, features] = again + 1
         if explainer == "xplore":
