@@ -4,6 +4,8 @@ import csv
 import io
 import math
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +18,7 @@ from counteredge.errors import InputError
 from counteredge.metrics import METRICS
 from counteredge.report import tables as built
 from counteredge.report.cells import DASH, Cell, Column, Row, Table, marked, number_text
-from counteredge.report.formats import to_csv, to_latex, to_markdown
+from counteredge.report.formats import cell_text, to_csv, to_latex, to_markdown
 from counteredge.report.pooled import column
 
 
@@ -130,10 +132,10 @@ def latex_is_sound(text):
     assert max(text) <= "ÿ"
     comment, _, body = text.partition("\n")
     assert comment.startswith("% needs")
-    assert not re.search(r"(?<!\\)[#~^](?!\\dagger)", body)
+    assert not re.search(r"(?<!\\)[#~^](?!\\dagger|[23]\$)", body)
     assert not re.search(r"(?<!\\)%(?!\n)", body)
     for maths in re.findall(r"(?<!\\)\$([^$]*)(?<!\\)\$", body):
-        assert maths in (r"\uparrow", r"\downarrow", r"\pm", r"\leq", r"^\dagger", "-")
+        assert maths in (r"\uparrow", r"\downarrow", r"\pm", r"\leq", r"^\dagger", "-", "^2", "^3", r"\gamma")
     plain = re.sub(r"\\[{}]", "", body)
     depth = 0
     for c in plain:
@@ -144,9 +146,10 @@ def latex_is_sound(text):
     assert re.findall(r"\\begin{(.*?)}", body).count("tabular") == body.count(r"\end{tabular}")
     for one in body.split(r"\begin{table*}")[1:]:
         assert all(part in one for part in (r"\end{table*}", r"\caption{", r"\label{tab:", r"\toprule", r"\bottomrule"))
-        lines = [line for line in one.splitlines() if line.endswith(r" \\")]
-        assert len({len(re.findall(r"(?<!\\)&", line)) for line in lines}) == 1
-        assert not any(line.startswith(("[", "*")) for line in lines)
+        for block in one.split(r"\toprule")[1:]:
+            lines = [line for line in block.splitlines() if line.endswith(r" \\")]
+            assert len({len(re.findall(r"(?<!\\)&", line)) for line in lines}) == 1
+            assert not any(line.startswith(("[", "*")) for line in lines)
 
 
 def test_latex_escapes_everything():
@@ -159,6 +162,26 @@ def test_latex_escapes_everything():
     assert r"-- (1.00) \\" in text
     assert "{[}plain" in text
     assert text.count(r"\midrule") == 2  # beneath the heads, above the controls
+
+
+def test_latex_cuts_what_is_wider_than_a_page():
+    numbers = [Column(f"v{k}", f"Value {k:02}", "ratio") for k in range(30)]
+    columns = (Column("m", "Method"), *numbers, Column("n", "Note"))
+    rows = tuple(Row((Cell(m), *(Cell(k / 30) for k in range(30)), Cell("said"))) for m in ("CF²", "γ = 1"))
+    text = to_latex([Table("wide", "Wide", "", columns, rows)])
+    latex_is_sound(text)
+    blocks = text.split(r"\toprule")[1:]
+    heads = [block.strip().splitlines()[0].removesuffix(r" \\").split(" & ") for block in blocks]
+    assert len(blocks) == 3
+    assert all(head[:2] == ["Method", "Note"] for head in heads)
+    assert [h for head in heads for h in head[2:]] == [c.head for c in numbers]
+    assert all("CF$^2$ & said" in block and r"$\gamma$ = 1" in block for block in blocks)
+
+
+def test_the_spread_of_seconds_has_the_decimals_of_its_value():
+    of = Column("runtime", "Runtime", "seconds")
+    assert cell_text(Cell(0.0679, std=5.1e-7), of, spread=True)[0] == "0.0679 ± 0.0000"
+    assert cell_text(Cell(12.3, std=0.456), of, spread=True)[0] == "12.3 ± 0.5"
 
 
 def test_markdown_escapes_everything():
@@ -457,6 +480,30 @@ def test_write_tables(sweep, tmp_path):
     assert float(row["value"]) == pytest.approx(values(sweep, "BZR", "iRand", "validity").mean(), abs=1e-15)
     lines = (tmp_path / "tables" / "paper_table.csv").read_text().splitlines()
     assert "MUTAG,cf2,paper,validity,,,,0,0.0" in lines
+
+
+LATEX = r"""\documentclass{article}
+\usepackage[utf8]{inputenc}
+\usepackage[T1]{fontenc}
+\usepackage{booktabs}
+\usepackage[margin=2cm]{geometry}
+\begin{document}
+%s
+\end{document}
+"""
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here (Debian: texlive-latex-recommended)")
+def test_latex_compiles_and_fits_the_page(sweep, tmp_path):
+    paths = built.write_tables(sweep, tmp_path, "latex")
+    inputs = [rf"\input{{tables/{p.name}}}\clearpage" for p in paths if p.suffix == ".tex"]
+    (tmp_path / "all.tex").write_text(LATEX % "\n".join([*inputs, to_latex([nasty()])]))
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "all.tex"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stdout[-2000:]
+    assert len(inputs) == 5
+    assert "Float too large" not in run.stdout
+    assert "Overfull" not in run.stdout
 
 
 def test_the_same_results_give_the_same_bytes_and_seconds_can_be_left_out(sweep, tmp_path):

@@ -16,13 +16,14 @@ __all__ = ["RENDERERS", "cell_text", "to_csv", "to_latex", "to_markdown"]
 
 FIGURES = ("value", "std", "low", "high", "graphs", "paper", "mark", "partial")  # columns of a CSV file in long form
 PARTIAL = "†"
-WIDE = 8  # columns above which a LaTeX table is scaled to the page
+TALL = 54  # lines of \footnotesize that a page is tall
+WIDE = 122  # characters of \footnotesize, with two between columns, that a page is wide
 LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}", "[": "{[}", "]": "{]}", "*": "{*}", "–": "--", "±": r"$\pm$",
     "↑": r"$\uparrow$", "↓": r"$\downarrow$", "≤": r"$\leq$", "†": r"$^\dagger$", "×": r"$\times$", "…": r"\ldots{}",
-    "’": "'",
+    "’": "'", "²": "$^2$", "³": "$^3$", "γ": r"$\gamma$",
 }  # fmt: skip
 
 
@@ -42,7 +43,10 @@ def cell_text(cell: Cell, column: Column, *, spread: bool = False) -> tuple[str,
         return "" if cell.value is None else " ".join(str(cell.value).split()), ""
     value = number_text(_number(cell.value), column.unit)
     if spread and cell.std is not None and not math.isnan(cell.std):
-        value += f" ± {number_text(cell.std, column.unit)}"
+        decimals = len(value.partition(".")[2])  # of seconds as many as the value has; always so of other units
+        value += (
+            f" ± {cell.std:.{decimals}f}" if column.unit == "seconds" else f" ± {number_text(cell.std, column.unit)}"
+        )
     paper = f" ({number_text(cell.paper, column.unit)})" if cell.paper is not None else ""
     return value, (PARTIAL if cell.partial else "") + paper
 
@@ -105,49 +109,80 @@ def _markdown_escaped(text: str) -> str:
 def to_latex(tables: Sequence[Table]) -> str:
     r"""Tables for a paper: the best values ``\textbf``, the second best ``\underline``.
 
+    A table wider than a page is cut into blocks of columns, one below the other, each with the labels of the rows.
+
     Args:
         tables: Any number of them.
 
     Returns:
-        A ``table*`` each; the packages that they need are named in a comment.
+        A ``table*`` each; the package that they need is named in a comment.
     """
-    needs = "% needs \\usepackage{booktabs} and \\usepackage{graphicx}\n"
-    return needs + "\n".join(_latex(t) for t in tables)
+    return "% needs \\usepackage{booktabs}\n" + "\n".join(_latex(t) for t in tables)
 
 
 def _latex(table: Table) -> str:
-    wide = len(table.columns) > WIDE
     caption = f"{table.title}. {_caption(table, 'underlined')}"
-    kinds = "".join({"text": "l", "prose": r"p{0.5\textwidth}"}.get(c.unit, "r") for c in table.columns)
+    blocks = [_latex_block(table, chosen) for chosen in _blocks(table)]
+    tall = len(blocks) * (len(table.rows) + 2) > TALL
     lines = [
         r"\begin{table*}[t]",
         r"\centering",
+        r"\scriptsize" if tall else r"\footnotesize",
         rf"\caption{{{_latex_escaped(caption)}}}",
         rf"\label{{tab:{table.slug}}}",
-        *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
+        "\n\\par\\medskip\n".join(blocks),
+        r"\end{table*}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _blocks(table: Table) -> list[list[int]]:
+    """Which columns stand side by side: the labels of the rows, and as many others as a page is wide."""
+    labels = [k for k, c in enumerate(table.columns) if not c.numeric]
+    numbers = [k for k, c in enumerate(table.columns) if c.numeric]
+    room = WIDE - sum(_width(table, k) for k in labels)
+    blocks: list[list[int]] = []
+    left = 0
+    for k in numbers:
+        left -= _width(table, k)
+        if not blocks or left < 0:
+            blocks.append([])
+            left = room - _width(table, k)
+        blocks[-1].append(k)
+    return [labels + block for block in blocks] or [labels]
+
+
+def _width(table: Table, k: int) -> int:
+    """Characters of a column, and the two that part it from the next."""
+    column = table.columns[k]
+    texts = ("".join(cell_text(row.cells[k], column, spread=table.spread)) for row in table.rows)
+    return 2 + max(len(column.head), *(len(t) for t in texts), 0)
+
+
+def _latex_block(table: Table, chosen: Sequence[int]) -> str:
+    columns = [table.columns[k] for k in chosen]
+    kinds = "".join({"text": "l", "prose": r"p{0.4\textwidth}"}.get(c.unit, "r") for c in columns)
+    lines = [
         rf"\begin{{tabular}}{{@{{}}{kinds}@{{}}}}",
         r"\toprule",
-        " & ".join(_latex_escaped(c.head) for c in table.columns) + r" \\",
+        " & ".join(_latex_escaped(c.head) for c in columns) + r" \\",
         r"\midrule",
     ]
     for k, row in enumerate(table.rows):
         if row.control and k and not table.rows[k - 1].control:
             lines.append(r"\midrule")
-        lines.append(_latex_row(table, row))
-    lines += [r"\bottomrule", r"\end{tabular}" + ("%" if wide else ""), *(["}"] if wide else []), r"\end{table*}"]
-    return "\n".join(lines) + "\n"
+        lines.append(" & ".join(_latex_cell(table, row, c) for c in chosen) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-def _latex_row(table: Table, row: Row) -> str:
-    cells = []
-    for cell, column in zip(row.cells, table.columns, strict=True):
-        value, behind = cell_text(cell, column, spread=table.spread)
-        text = _latex_escaped(value)
-        if column.numeric:
-            text = text.replace("-", "$-$", 1) if value.startswith("-") else text
-        text = {"best": rf"\textbf{{{text}}}", "second": rf"\underline{{{text}}}", "": text}[cell.mark]
-        cells.append(text + _latex_escaped(behind))
-    return " & ".join(cells) + r" \\"
+def _latex_cell(table: Table, row: Row, k: int) -> str:
+    cell, column = row.cells[k], table.columns[k]
+    value, behind = cell_text(cell, column, spread=table.spread)
+    text = _latex_escaped(value)
+    if column.numeric:
+        text = text.replace("-", "$-$", 1) if value.startswith("-") else text
+    text = {"best": rf"\textbf{{{text}}}", "second": rf"\underline{{{text}}}", "": text}[cell.mark]
+    return text + _latex_escaped(behind)
 
 
 def _latex_escaped(text: str) -> str:
