@@ -40,7 +40,7 @@ def collected(seed=0):
             jobs.append(
                 head
                 | dict(
-                    parts=1, protocol="heldout", status="failed" if failed else "done",
+                    gamma=0.0, parts=1, protocol="heldout", status="failed" if failed else "done",
                     error="ModelError: the model broke <b>here</b>" if failed else "",
                     oracle_accuracy=0.95, oracle_accuracy_heldout=0.9, graphs=0 if failed else GRAPHS,
                     found=int(found.sum()), explain_seconds=rng.uniform(0.1, 20), shrink_seconds=0.5,

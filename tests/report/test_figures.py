@@ -301,8 +301,9 @@ def calls(results):
             continue  # has a test of its own
         given = (of_nodes(results),) if name.startswith("node") else (results,)
         if name == "gamma_ablation":
-            more = [("xplore", "paper", "freedom", f"XPlore (paper, freedom, gamma={g})") for g in (0, 0.01)]
-            given = (with_methods(results, more),)
+            more = with_methods(results, [("xplore", "paper", "freedom", "XPlore (paper, freedom, gamma=0.01)")])
+            more.jobs.loc[more.jobs["method"].str.contains("gamma"), "gamma"] = 0.01
+            given = (more,)
         if name == "cases":
             given = (results, results.datasets[0])
         yield name, function, given

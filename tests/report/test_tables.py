@@ -54,7 +54,7 @@ def made(**methods):
             method=explainer, seed=seed, part=0,
         )  # fmt: skip
         failed = isinstance(edits, str)
-        jobs.append(head | dict(parts=1, status="failed" if failed else "done", error="x" if failed else ""))
+        jobs.append(head | dict(gamma=0.0, parts=1, status="failed" if failed else "done", error="x" if failed else ""))
         if failed:
             continue
         found = np.array([e is not None for e in edits])
@@ -383,7 +383,7 @@ def test_ablation_table(sweep):
         assert row[key].paper == papers[key]
         assert row[key].mark == ("best" if mean == max(means.values()) else "")
     assert row["gating"].value is None
-    assert table.caption.endswith("and CF-GNNExplainer; in the sweep: " + ", ".join(names.values()) + ".")
+    assert table.caption.endswith("and CF-GNNExplainer; in the sweep: " + "; ".join(names.values()) + ".")
 
 
 def test_an_ablation_needs_a_variant_of_the_paper():

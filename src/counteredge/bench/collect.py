@@ -43,11 +43,11 @@ class Collected:
     Attributes:
         jobs: A row a job: ``key, order`` (place of the method in its sweep), ``dataset, explainer, preset, features``
             (XPlore's variant: ``"gating"``, ``"freedom"``, of preset ``minimal`` kept to edges ``"edges"``, ``""`` for
-            none), ``method`` (as tables call it), ``seed, oracle_seed, part, parts, protocol, status`` (``"done"`` or
-            ``"failed"``), ``error`` (``""`` for none), ``oracle_accuracy, oracle_accuracy_heldout`` (0 to 1),
-            ``graphs, found, explain_seconds, shrink_seconds, measure_seconds, load_seconds, fit_seconds, fit_calls,
-            fit_graphs`` (NaN for methods that do not learn), ``degree_mmd, clustering_mmd`` (NaN for a part of a set),
-            ``host, code``.
+            none), ``method`` (as tables call it), ``seed, oracle_seed, part, gamma`` (of the edit space), ``parts,
+            protocol, status`` (``"done"`` or ``"failed"``), ``error`` (``""`` for none), ``oracle_accuracy,
+            oracle_accuracy_heldout`` (0 to 1), ``graphs, found, explain_seconds, shrink_seconds, measure_seconds,
+            load_seconds, fit_seconds, fit_calls, fit_graphs`` (NaN for methods that do not learn), ``degree_mmd,
+            clustering_mmd`` (NaN for a part of a set), ``host, code``.
         instances: A row a graph (or node) of each job that is done: the first ten columns of ``jobs``, then ``graph``
             (its number in the dataset), ``node`` (missing for graph tasks), ``found, true_label, before, after``,
             ``stage``, every metric of :data:`~counteredge.metrics.METRICS` that belongs to a graph, by its name (NaN
@@ -171,6 +171,7 @@ def _job_row(result: dict[str, Any]) -> dict[str, Any]:
     nan = float("nan")
     return {
         **_of_job(result),
+        "gamma": job["gamma"],
         "parts": job["parts"],
         "protocol": job["protocol"],
         "status": result["status"],

@@ -39,12 +39,14 @@ class Method:
         explainer: Name in the registry.
         preset: Preset or mode.
         features: XPlore's variant, ``""`` for none.
+        gamma: Of the edit space.
     """
 
     name: str
     explainer: str
     preset: str
     features: str
+    gamma: float
 
     @property
     def control(self) -> bool:
@@ -68,10 +70,9 @@ class Pool(Collected):
     def __init__(self, collected: Collected) -> None:
         super().__init__(collected.jobs, collected.instances, collected.answers)
         jobs = collected.jobs
-        first = jobs.drop_duplicates("method").set_index("method")
-        every = [
-            Method(m, *(str(first.at[m, k]) for k in ("explainer", "preset", "features"))) for m in collected.methods
-        ]
+        of = ["method", "explainer", "preset", "features", "gamma"]
+        first = {row[0]: Method(*row) for row in jobs[of].drop_duplicates("method").itertuples(index=False)}
+        every = [first[m] for m in collected.methods]
         self.ordered = [m for m in every if not m.control] + [m for m in every if m.control]
         self.method = {m.name: m for m in every}
         # by graph, so that a set explained in parts gives the bytes of the same set explained at once

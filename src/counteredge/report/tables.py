@@ -133,7 +133,7 @@ def ablation_table(collected: Collected) -> list[Table]:
         if any(c.value is not None for c in cells):
             rows.append(Row((Cell(d), *marked(cells, of, competing, second=False))))
     columns = (Column("dataset", "Dataset"), *(Column(slug(title), title, of.unit) for title, _, _ in chosen))
-    names = ", ".join(m.name for _, m, _ in chosen if m)
+    names = "; ".join(m.name for _, m, _ in chosen if m)
     caption = f"XPlore's published variants, its preset minimal, and CF-GNNExplainer; in the sweep: {names}."
     return [
         Table(

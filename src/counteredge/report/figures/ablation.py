@@ -46,12 +46,12 @@ def gamma_ablation(
     methods: Sequence[str] | None = None,
     metrics: Sequence[str] = GAMMA_METRICS,
 ) -> Figure:
-    """Methods that differ in an option, a small panel a metric.
+    """Methods that differ in gamma, a small panel a metric.
 
     Args:
         collected: Results of sweeps.
         dataset: Which one; the first that has results of these methods by default.
-        methods: What tables call them; those that are named after gamma by default.
+        methods: What tables call them; by default those that differ in gamma alone, by its size.
         metrics: Names, a panel each; those that nothing has a value of are left out.
 
     Raises:
@@ -61,10 +61,8 @@ def gamma_ablation(
     for name in metrics:
         if name not in METRICS:
             raise InputError(f"{name!r} is no metric; known: {', '.join(METRICS)}")
-    chosen = _gammas(collected) if methods is None else known_methods(collected, methods)
-    if not chosen:
-        raise NothingToDraw("no method is named after gamma: name methods=")
     pool = Pool.of(collected)
+    chosen = _gammas(pool) if methods is None else known_methods(collected, methods)
     if dataset is not None:
         known_datasets(collected, [dataset])
     candidates = [d for d in collected.datasets if any(pool.has(d, m) for m in chosen)]
@@ -76,8 +74,15 @@ def gamma_ablation(
     return _multiples(collected, where, chosen, table)
 
 
-def _gammas(collected: Collected) -> list[str]:
-    return [m for m in collected.methods if "gamma" in m.lower() or "γ" in m]
+def _gammas(pool: Pool) -> list[str]:
+    """The variant that was tried with the most gammas."""
+    kinds: dict[tuple[str, str, str], dict[float, str]] = {}
+    for name, m in pool.method.items():
+        kinds.setdefault((m.explainer, m.preset, m.features), {}).setdefault(m.gamma, name)
+    most = max(kinds.values(), key=len)
+    if len(most) < 2:
+        raise NothingToDraw("no two methods differ in gamma alone: name methods=")
+    return [name for _, name in sorted(most.items())]
 
 
 def _multiples(
