@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 from torch_geometric.data import Data
-from torch_geometric.nn import GCNConv, GraphConv, global_add_pool
+from torch_geometric.nn import GCNConv, GINEConv, GraphConv, global_add_pool
 
 import counteredge as ce
 from counteredge.explainers.c2explainer import C2Explainer
@@ -415,6 +415,36 @@ def test_c2_brings_new_nodes():
     assert not none.found, "a complete graph has no pair to add"
     frozen = ce.EditSpace(nodes=False, features=False)
     assert not C2Explainer(iterations=200).explain(EdgeCount(11), g, edits=frozen).found
+
+
+class Bonds(torch.nn.Module):
+    """An untrained model that reads attributes of edges; notes the graphs that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv, self.out = GINEConv(torch.nn.Linear(1, 4), edge_dim=2), torch.nn.Linear(4, 2)
+        self.seen = []
+
+    def forward(self, x, edge_index, batch, edge_attr):
+        self.seen.append((torch.bincount(batch), edge_index))
+        return self.out(global_add_pool(self.conv(x, edge_index, edge_attr).relu(), batch))
+
+
+def test_c2_new_nodes_without_edges_do_not_shift_the_others():
+    graphs = []
+    for n in (4, 5):
+        arcs = torch.ones(n, n).fill_diagonal_(0).nonzero().t()
+        graphs.append(Data(x=torch.arange(float(n))[:, None], edge_index=arcs, edge_attr=torch.ones(arcs.shape[1], 2)))
+    model = Bonds()
+    together = C2Explainer(iterations=60, new_nodes=6).explain(model, graphs, edits="edges")
+    sizes = {int(n) for counts, _ in model.seen for n in counts}
+    assert len(sizes) > 4, "new nodes came and went"
+    for counts, arcs in model.seen:  # no edge leads to a node that is not there, or into another graph
+        owner = torch.repeat_interleave(torch.arange(len(counts)), counts)
+        assert torch.equal(owner[arcs[0]], owner[arcs[1]])
+    for g, cf in zip(graphs, together, strict=True):
+        assert C2Explainer(iterations=60, new_nodes=6).explain(Bonds(), g, edits="edges").edits == cf.edits
 
 
 def test_c2_keeps_the_fewest_flips():

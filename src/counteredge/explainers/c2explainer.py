@@ -256,16 +256,20 @@ class _NewNodeMasks(_Masks):
     def _discrete(self, state: State) -> Tensor:
         search = self.search
         base = search.base
-        used = (state.adj.sum(1) + state.adj.sum(2)) > 0
-        mask = base.mask[state.row] & ~(search.new[state.row] & ~used)
+        idle = search.new[state.row] & ((state.adj.sum(1) + state.adj.sum(2)) == 0)
+        # those without edges go to the end, where padding is; pairs of new nodes are alike in all but their ends
+        order = torch.argsort(idle.long(), dim=1, stable=True)
+        adj = state.adj.take_along_dim(order[:, :, None], 1).take_along_dim(order[:, None, :], 2)
+        mask = (base.mask[state.row] & ~idle).take_along_dim(order, 1)
+        x = state.x.take_along_dim(order[:, :, None], 1)
         # a graph may stand here for several targets: each has a mask, and so a row, of its own
         rows = torch.arange(len(state))
         own = replace(
             base, graphs=tuple(base.graphs[r] for r in state.row.tolist()), ids=base.ids[state.row], mask=mask,
-            x=base.x[state.row], adj=base.adj[state.row], weight=base.weight[state.row], loops=base.loops[state.row],
+            x=x, adj=base.adj[state.row], weight=base.weight[state.row], loops=base.loops[state.row],
             _tables={k: v[state.row] for k, v in base._tables.items()},
         )  # fmt: skip
-        return search.oracle.logits(own, rows, state.adj, state.x)
+        return search.oracle.logits(own, rows, adj, x)
 
 
 def _near_target(search: Search, candidates: str) -> Tensor:
