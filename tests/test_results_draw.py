@@ -417,6 +417,13 @@ def drawn(figure, path):
     return figure
 
 
+def test_a_picture_that_cannot_be_written(tmp_path):
+    with pytest.raises(ce.InputError, match="kind of picture 'foo'"):
+        result().draw(tmp_path / "a.foo")
+    with pytest.raises(ce.InputError, match=r"none/a\.png cannot be written: No such file or directory"):
+        result().draw(tmp_path / "none" / "a.png")
+
+
 def test_atoms_are_drawn_by_symbol(tmp_path):
     figure = drawn(result().draw(), tmp_path / "a.png")
     assert texts(figure)[:5] == ["C→N", "C", "N", "O", "C"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import torch
 
-from counteredge.errors import CapabilityError
+from counteredge.errors import CapabilityError, InputError, unknown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +80,7 @@ def draw(cf: Counterfactual, path: str | Path | None = None) -> Figure:
     _panel(figure.add_subplot(), cf)
     figure.legend(handles=legend_handles([cf]), fontsize=8, **LEGEND)
     if path is not None:
-        figure.savefig(path, dpi=150)
+        _save(figure, path, 150)
     return figure
 
 
@@ -100,8 +100,19 @@ def gallery(cfs: Sequence[Counterfactual], path: str | Path | None = None, *, mo
         _panel(figure.add_subplot(rows, columns, k + 1), cf, small=True)
     figure.legend(handles=legend_handles(chosen), fontsize=9, **LEGEND)
     if path is not None:
-        figure.savefig(path, dpi=110)
+        _save(figure, path, 110)
     return figure
+
+
+def _save(figure: Figure, path: str | Path, dpi: int) -> None:
+    kinds = figure.canvas.get_supported_filetypes()
+    kind = Path(path).suffix.removeprefix(".").lower()
+    if kind and kind not in kinds:
+        raise unknown("kind of picture", kind, kinds)
+    try:
+        figure.savefig(path, dpi=dpi)
+    except OSError as e:
+        raise InputError(f"{path} cannot be written: {e.strerror or e}") from e
 
 
 def legend_handles(cfs: Sequence[Counterfactual]) -> list[Any]:

@@ -55,6 +55,13 @@ def test_run_writes_and_resumes(tmp_path):
     assert run_explain(spec, tmp_path / "a", limit=44, progress=False).resumed == 44
 
 
+def test_a_misspelt_dataset_does_not_reserve_the_folder(tmp_path):
+    with pytest.raises(ce.InputError, match="Tree-Cycles"):
+        run_explain(RunSpec("Tree-Cycle"), tmp_path / "a", limit=2, progress=False)
+    assert not (tmp_path / "a").exists()
+    assert len(run_explain(RunSpec("Tree-Cycles"), tmp_path / "a", limit=2, progress=False).counterfactuals) == 2
+
+
 def test_folder_of_another_run_is_refused(tmp_path):
     run_explain(RunSpec("Tree-Cycles"), tmp_path, limit=2, progress=False)
     with pytest.raises(ce.InputError, match="edits='both' \\(now 'edges'\\)"):

@@ -73,6 +73,7 @@ def test_parts_of_a_sweep():
         ("datasets = ['TCR']\n[[method]]\nexplainer = 'irand'\npreset = 'minimal'", "unknown mode of IRand 'minimal'"),
         ("datasets = ['TCR']\n[[method]]\nexplainer = 'irand'\noptions = { q = 1 }", "unknown option of irand 'q'"),
         ("datasets = ['TCR']\n[[method]]\nexplainer = 'irand'\nfeatures = 'gating'", "variant of xplore"),
+        ("datasets = ['TCR']\n[method]\nexplainer = 'irand'", r"write \[\[method\]\], in double brackets"),
         ("datasets = 'TCR'\n[[method]]\nexplainer = 'irand'", "datasets must be of type list, got 'TCR'"),
         ("datasets = ['TCR']\ngraphs = 2.5\n[[method]]\nexplainer = 'irand'", "graphs must be of type int"),
         ("datasets = ['TCR']\ngraphs = 0\n[[method]]\nexplainer = 'irand'", "graphs must be a whole number >= 1"),

@@ -159,6 +159,18 @@ def test_edge_values_in_some_graphs_only(key):
     refuses(rf"graph 1 has no {key}", [path(**{key: torch.ones(10)}), path()])
 
 
+def test_budget_is_a_budget():
+    g = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    with pytest.raises(ce.InputError, match=r"budget must be a Budget, as Budget\(edits=10\).*, got 10"):
+        ce.XPlore().explain(lambda batch: torch.zeros(batch.num_graphs, 2), g, budget=10)
+
+
+def test_whole_number_features_are_not_edited_and_the_reason_says_so():
+    g = Data(x=torch.ones(3, 1).long(), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    cf = ce.XPlore().explain(lambda batch: torch.zeros(batch.num_graphs, 2), g, edits="features")
+    assert cf.reason == "the edit space allows no change on this graph; whole-number x is never edited, float x may be"
+
+
 def test_no_edges():
     g = Data(x=path(5).x, edge_index=torch.zeros(2, 0, dtype=torch.long))
     cf = explained(centred(Net(), g), g)

@@ -79,16 +79,14 @@ def run_explain(
     """
     explainer = explainer_of(spec)
     folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"{folder} cannot be made a folder for the results: {e.strerror or e}") from e
-    _claim(folder, spec)
+    there = _there(folder, spec)
     say(f"Loading {spec.dataset}")
     whole = load(spec.dataset, data_root)
     dataset = replace(whole, graphs=whole.graphs[:limit])
     if dataset.task != "graph":
         raise InputError(f"{dataset.name} is a node task; explain answers for whole graphs so far")
+    if not there:  # only now: a slip of the pen must not reserve the folder
+        _claim(folder, spec)
     say(f"Training the oracle for {dataset.name}, or reading it from the cache")
     # always trained on the whole dataset, whatever the limit
     oracle = oracle_for(whole.name, whole.graphs, whole.num_classes, seed=spec.seed, progress=progress)
@@ -124,23 +122,36 @@ def run_explain(
     return RunResult(cfs, summary, figures, files, resumed)
 
 
-def _claim(folder: Path, spec: RunSpec) -> None:
-    """Write down what this folder is for; refuse a folder that is for something else."""
+def _there(folder: Path, spec: RunSpec) -> bool:
+    """Whether this run was begun in this folder before; refuse a folder that is for something else."""
     file = folder / "run.json"
-    wanted = {"format": "counteredge.run", "version": 1, **asdict(spec)}
-    if file.exists():
-        try:
-            there = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError as e:
-            raise InputError(f"{file} does not say what the folder is for ({e}): choose another --out") from e
-        # a run of an earlier version has no word for what it did not know
-        there = {"options": {}, "gamma": 0.0, **there}
-        differs = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
-        if differs:
-            told = ", ".join(f"{k}={there.get(k)!r} (now {wanted.get(k)!r})" for k in differs)
-            raise InputError(f"{folder} holds another run: {told}. Choose another --out, or remove it first")
-        return
-    write_atomic(file, (json.dumps(wanted, indent=2) + "\n").encode())
+    if not file.exists():
+        return False
+    try:
+        there = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise InputError(f"{file} does not say what the folder is for ({e}): choose another --out") from e
+    wanted = _told(spec)
+    # a run of an earlier version has no word for what it did not know
+    there = {"options": {}, "gamma": 0.0, **there}
+    differs = sorted(k for k in {*there, *wanted} if there.get(k) != wanted.get(k))
+    if differs:
+        told = ", ".join(f"{k}={there.get(k)!r} (now {wanted.get(k)!r})" for k in differs)
+        raise InputError(f"{folder} holds another run: {told}. Choose another --out, or remove it first")
+    return True
+
+
+def _claim(folder: Path, spec: RunSpec) -> None:
+    """Write down what this folder is for."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / "run.json", (json.dumps(_told(spec), indent=2) + "\n").encode())
+    except OSError as e:
+        raise InputError(f"{folder} cannot be made a folder for the results: {e.strerror or e}") from e
+
+
+def _told(spec: RunSpec) -> dict[str, Any]:
+    return {"format": "counteredge.run", "version": 1, **asdict(spec)}
 
 
 def _finished(file: Path) -> dict[int, Counterfactual]:

@@ -196,7 +196,8 @@ def _checked(where: str, table: Mapping[str, Any], known: Mapping[str, tuple[typ
             raise InputError(f"{where}: {unknown('key', key, known)}")
         if not isinstance(value, known[key]) or isinstance(value, bool):
             kinds = " or ".join(t.__name__ for t in known[key])
-            raise InputError(f"{where}: {key} must be of type {kinds}, got {value!r}")
+            hint = ": write [[method]], in double brackets" if key == "method" and isinstance(value, dict) else ""
+            raise InputError(f"{where}: {key} must be of type {kinds}, got {value!r}{hint}")
 
 
 def _kept(name: str, jobs: Sequence[Job], datasets: Sequence[str], methods: Sequence[str]) -> list[Job]:

@@ -70,7 +70,8 @@ def bench_run(
     """Run the jobs of a sweep that have no result yet.
 
     Kill it, start it again, start it on several machines with one shared --out: each job is done once, and what is
-    finished stays. A job that fails becomes a result too, with its error; the sweep goes on.
+    finished stays. A job that fails becomes a result too, with its error; the sweep goes on, and its end is status 0:
+    ask bench status, which ends with 1 while any job is failed or missing.
     """
     from counteredge.bench import Where, read_sweep, run_sweep
 
@@ -96,6 +97,8 @@ def bench_run(
             f"{outcome.seconds:.0f} s",
             highlight=False,
         )
+        if outcome.failed and not retry_failed:
+            printed.print("Failed jobs stay as they are; --retry-failed runs them again.", highlight=False)
         printed.print(
             f"Tables:  counteredge bench report {shlex.quote(str(out))}", soft_wrap=True, highlight=False, markup=False
         )

@@ -85,7 +85,7 @@ def find_file(name: str, root: str | os.PathLike[str] | None = None, *, url: str
         return found
     folders = local_folders(root)
     looked = f"{name} is in none of: {', '.join(str(f) for f in folders)}"
-    advice = f"Put {name} into a folder and pass root=FOLDER or set COUNTEREDGE_DATA=FOLDER"
+    advice = f"Put {name} into a folder and pass root=FOLDER (--data-root FOLDER), or set COUNTEREDGE_DATA=FOLDER"
     if url is None:
         raise DataError(f"{looked}; it is not downloaded by itself. {advice}")
     try:

@@ -160,7 +160,8 @@ class Explainer:
             model: A trained graph-level model, or with ``node`` a node-level one; it is left exactly as it was.
                 Or any function ``predict(batch)`` of a PyG ``Batch`` that returns a label a graph (whole numbers) or a
                 row of scores: a black box, searched without gradients.
-            graphs: One ``Data``, or a list, ``Batch`` or dataset of them.
+            graphs: One ``Data``, or a list, ``Batch`` or dataset of them. Whole-number ``x`` is read as indices, of an
+                embedding for example, and never edited; pass floats where features may change.
             desired: What the prediction is to become: a class, a set of classes, ``{label: 0 or 1}`` for a multilabel
                 model, a range ``(lo, hi)`` for a regression; anything else than now when ``None``.
             task: ``"multiclass"``, ``"binary"``, ``"multilabel"``, ``"regression"``; read off the output when ``None``.
@@ -217,6 +218,8 @@ class Explainer:
         if k > 1 and self.one_answer:
             raise InputError(f"{type(self).__name__} gives one answer a graph: leave k at 1, got {k}")
         space = self._space(EditSpace.of(edits))
+        if budget is not None and not isinstance(budget, Budget):
+            raise InputError(f"budget must be a Budget, as Budget(edits=10) or Budget(calls=500), got {budget!r}")
         budget = budget or Budget()
         deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
         names = tuple(getattr(graphs, "label_names", ()))

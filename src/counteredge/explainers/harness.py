@@ -183,7 +183,8 @@ class Harness:
         if not bool(allowed.flip[row].any()) and not bool(allowed.features[row].any()):
             if part:
                 return "the edit space allows no change among the nodes that were looked at, the node's ball"
-            return "the edit space allows no change on this graph"
+            whole = "" if search.base.x.is_floating_point() else "; whole-number x is never edited, float x may be"
+            return f"the edit space allows no change on this graph{whole}"
         if search.stopped[row]:
             if search.late():
                 return f"the budget of {budget.seconds:g} seconds is spent"

@@ -86,7 +86,7 @@ def _extended(pool: Pool, dataset: str, metrics: Sequence[str]) -> Table:
     ]
     rows = ranked(cells, columns, [pool.competes(dataset, m) for m in methods])
     caption = (
-        "Validity, fidelity and numbers of calls are means over all graphs; the other figures are over the graphs with "
+        "Validity, fidelity, forward and backward calls are means over all graphs; the others are over the graphs with "
         "a counterfactual, which are not the same for every method; shrunk sizes over those answers that were shrunk."
         + _disagreement(dataset, methods)
     )
