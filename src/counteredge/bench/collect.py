@@ -171,7 +171,7 @@ def _job_row(result: dict[str, Any]) -> dict[str, Any]:
     nan = float("nan")
     return {
         **_of_job(result),
-        "gamma": job["gamma"],
+        "gamma": job.get("gamma", 0.0),  # results of earlier versions have no word for it
         "parts": job["parts"],
         "protocol": job["protocol"],
         "status": result["status"],
