@@ -275,14 +275,16 @@ def test_errors_are_rows_and_the_sweep_goes_on(tmp_path, monkeypatch):
                 time.sleep(0.01)
         return true(job, **options)
 
+    # the oracle is trained here, outside of the time limit
+    run_sweep(parse_sweep(SWEEP, "mine", methods=["empty_graph"]), tmp_path / "before", progress=False)
     monkeypatch.setattr(working, "run_job", sometimes)
-    outcome = run_sweep(sweep("timeout = 4\n" + SWEEP), tmp_path, progress=False)
+    outcome = run_sweep(sweep("timeout = 8\n" + SWEEP), tmp_path, progress=False)
     assert (outcome.done, outcome.failed) == (3, 3)
     got = collect(Store(tmp_path).results())
     errors = dict(zip(got.jobs["explainer"], got.jobs["error"], strict=True))
     assert errors["irand"] == "ModelError: the model broke"
     assert errors["empty_graph"] == "ValueError: ged of graph 3 is no finite number"
-    assert errors["rsggce"].startswith("JobTimeout: it took longer than the 4 seconds")
+    assert errors["rsggce"].startswith("JobTimeout: it took longer than the 8 seconds")
     assert errors["xplore"] == ""
     assert set(got.instances["explainer"]) == {"xplore"}
     where = json.loads(next(p for p in (tmp_path / "jobs").iterdir() if "ModelError" in p.read_text()).read_text())
