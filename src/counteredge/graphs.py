@@ -29,7 +29,7 @@ class GraphBatch:
         adj: 1 where an arc ``(source, target)`` is present, 0 elsewhere and on the diagonal.
         weight: What an arc weighs when it is present: the sum of its (repeated) weights, 1 for absent pairs.
         loops: Weight of each node's self-loops, which are kept and never edited.
-        mask: ``True`` at real nodes.
+        mask: ``True`` at real nodes, which come first: edge lists count on it.
         directed: Whether single arcs are edited; otherwise a pair is one edit.
         edge_keys: Names of the edge-aligned attributes that all of the graphs have.
         kind: What its graphs are like, all of them together.

@@ -147,8 +147,6 @@ def test_tables_of_results(found):
     assert got.instances["ged"].isna().tolist() == [not f for f in found["columns"]["found"]]
     assert got.instances["node"].isna().all()
     assert got.jobs["gamma"].tolist() == [0.0, 0.0]
-    of_before = {k: v for k, v in found["job"].items() if k != "gamma"}  # results of versions without that option
-    assert collect([{**ready, "job": of_before}]).jobs["gamma"].tolist() == [0.0]
     assert len(got.answers) == 6
     assert {k.method for k in got.answers} == {"m"}
     with pytest.raises(ce.InputError, match="bench run"):

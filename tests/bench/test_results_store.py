@@ -75,6 +75,16 @@ def test_a_result_of_another_job_is_none(store):
     assert not store.has(JOBS[0].key)
 
 
+def test_results_of_earlier_versions_have_the_defaults_of_what_they_did_not_know(store):
+    job = JOBS[0]
+    before = {k: v for k, v in job.to_dict().items() if k != "gamma"}
+    listed = [{"key": job.key, "method": job.method, "order": 0, "job": before}]
+    (store.sweeps / "mine.json").write_text(json.dumps({"sweep": "mine", "jobs": listed}))
+    store.write(job.key, {**done(job), "job": before})
+    (only,) = store.results()
+    assert only["job"] == job.to_dict()
+
+
 def test_results_of_later_versions_are_refused(store):
     store.path(JOBS[0].key).write_text(json.dumps({**done(JOBS[0]), "version": 99}))
     with pytest.raises(ce.DataError, match="later version"):

@@ -102,7 +102,7 @@ def collect(results: Iterable[dict[str, Any]]) -> Collected:
         results: As :class:`~counteredge.bench.store.Store` reads them.
 
     Returns:
-        The tables, ordered by method, dataset, seed, part and graph.
+        The tables, ordered by method, dataset, seed, oracle's seed, part and graph.
 
     Raises:
         InputError: When there is nothing to lay out, or two rows of one name are of different jobs.
@@ -171,7 +171,7 @@ def _job_row(result: dict[str, Any]) -> dict[str, Any]:
     nan = float("nan")
     return {
         **_of_job(result),
-        "gamma": job.get("gamma", 0.0),  # results of earlier versions have no word for it
+        "gamma": job["gamma"],
         "parts": job["parts"],
         "protocol": job["protocol"],
         "status": result["status"],

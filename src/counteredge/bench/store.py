@@ -182,11 +182,14 @@ class Store:
         return found
 
     def results(self) -> Iterator[dict[str, Any]]:
-        """The results of the jobs that sweeps ask for, with the names and places that tables give them."""
+        """The results of the jobs that sweeps ask for, with the names and places that tables give them.
+
+        Their jobs are told as this version tells jobs: an option that was not there when a job ran has its default.
+        """
         for (key, _), job in self.expected().items():
             result = self.read(key)
             if result is not None:
-                yield {**result, "method": job.method, "order": job.order}
+                yield {**result, "job": job.to_dict(), "method": job.method, "order": job.order}
 
     def status(self) -> Status:
         """How far all sweeps are."""
